@@ -99,7 +99,8 @@ class Question(NamedTuple):
 
 
 def question(random: Random) -> Question:
-    a, b = random.randrange(10), random.randrange(10)
+    a = random.randrange(10)
+    b = random.randrange(10)
     kind = random.randrange(5)
     if kind == 0:
         country = random.choice(list(CAPITALS))
@@ -116,7 +117,8 @@ def question(random: Random) -> Question:
 
 
 def questions(count: int, seed: int, held_out: bool) -> Iterator[Question]:
-    random, left = Random(f"{seed}/{held_out}"), count
+    random = Random(f"{seed}/{held_out}")
+    left = count
     while left:
         asked = question(random)
         if asked.is_held_out == held_out:
@@ -141,7 +143,8 @@ def write(folder: Path, count: int, seed: int) -> None:
         (False, count, ("train", "preferences")),
         (True, max(1, count // 20), ("valid", "preferences_valid")),
     ):
-        asked, random = list(questions(number, seed, held_out)), Random(f"{seed}/{held_out}/wordy")
+        asked = list(questions(number, seed, held_out))
+        random = Random(f"{seed}/{held_out}/wordy")
         for name, rows in (
             (talks, [conversation(q) for q in asked]),
             (likes, [preference(q, random) for q in asked]),

@@ -75,10 +75,12 @@ def is_right(question: Question, said: str) -> bool:
 
 def score(question: Question, said: str, other: str) -> float:
     """1: wins over the other answer; 0.5: a draw."""
-    right, wrong = is_right(question, said), is_right(question, other)
+    right = is_right(question, said)
+    wrong = is_right(question, other)
     if right != wrong:
         return float(right)
-    mine, theirs = len(said.split()), len(other.split())
+    mine = len(said.split())
+    theirs = len(other.split())
     if not right or mine == theirs:
         return 0.5
     return float(mine < theirs)
@@ -103,7 +105,8 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=60)
     parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--receipt", metavar="FILE")
-    options, start_time = parser.parse_args(), time.perf_counter()
+    options = parser.parse_args()
+    start_time = time.perf_counter()
     data = options.output / "assistant-data"
     write(data, 2000, 0)
     asked = list(dict.fromkeys(questions(4 * options.questions, 1, held_out=True)))

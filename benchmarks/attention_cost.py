@@ -32,7 +32,10 @@ from weft.nn.stack import StackLayer
 
 from . import command, receipt
 
-HEADS, WINDOW, RANK, KERNEL = 4, 256, 256, 3
+HEADS = 4
+WINDOW = 256
+RANK = 256
+KERNEL = 3
 LENGTHS = [512 << i for i in range(7)]
 LAYERS = {
     "full": "full attention",
@@ -42,7 +45,9 @@ LAYERS = {
     "recurrent": "recurrent (GRU)",
 }
 POWER = {"full": 2}  # time grows with this power of the length; else 1
-FASTER, MEGABYTES, FIT_FROM = 5.0, 2000.0, 4096
+FASTER = 5.0
+MEGABYTES = 2000.0
+FIT_FROM = 4096
 Cell = dict[str, float]
 Found = dict[str, Any]
 
@@ -180,9 +185,8 @@ def one(name: str, length: int, given: argparse.Namespace) -> Cell:
 def measure_all(given: argparse.Namespace) -> tuple[dict[str, dict[int, Cell]], dict[str, str]]:
     cells: dict[str, dict[int, Cell]] = {name: {} for name in LAYERS}
     skipped: dict[str, str] = {}
-    order = [
-        (name, length) for length in sorted(given.lengths) for name in LAYERS
-    ]  # neighbours in time are compared
+    # neighbours in time are compared
+    order = [(name, length) for length in sorted(given.lengths) for name in LAYERS]
     elapsed: dict[
         str, tuple[int, float, float]
     ] = {}  # the newest process of each layer: tokens, seconds to start and to measure
@@ -230,11 +234,9 @@ def summary(cells: dict[str, dict[int, Cell]]) -> Found:
     def at(name: str, length: int, what: str) -> float | None:
         return cells[name].get(length, {}).get(what)
 
-    full, window, room = (
-        at("full", 16_384, "seconds"),
-        at("window", 16_384, "seconds"),
-        at("window", 32_768, "megabytes"),
-    )
+    full = at("full", 16_384, "seconds")
+    window = at("window", 16_384, "seconds")
+    room = at("window", 32_768, "megabytes")
     return {
         "exponents": {
             name: {
@@ -253,7 +255,10 @@ def summary(cells: dict[str, dict[int, Cell]]) -> Found:
 # The picture
 
 COLOURS = ("#c2410c", "#1f5fa8", "#15803d", "#7e22ce", "#6b7280")
-WIDE, HIGH, LEFT, TOP = 400, 300, 58, 60
+WIDE = 400
+HIGH = 300
+LEFT = 58
+TOP = 60
 
 
 def panel(found: Found, what: str, title: str, left: float) -> str:
@@ -263,7 +268,8 @@ def panel(found: Found, what: str, title: str, left: float) -> str:
     }
     lengths = sorted({n for row in rows.values() for n, _ in row})
     values = [v for row in rows.values() for _, v in row]
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    low = math.floor(math.log10(min(values)))
+    high = math.ceil(math.log10(max(values)))
 
     def x(n: float) -> float:
         return (
@@ -349,7 +355,8 @@ def main() -> None:
         metavar="FILE",
         help="write the result with its receipt, and the picture beside it",
     )
-    given, began = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    began = time.perf_counter()
     if given.one:
         print(json.dumps(measure(given.one, given.lengths[0], given.width)))
         return
@@ -367,7 +374,8 @@ def main() -> None:
         receipt.write(given.receipt, found, time.perf_counter() - began)
         Path(given.receipt).with_suffix(".svg").write_text(picture(found), encoding="utf-8")
     print(json.dumps(found))
-    faster, room = found["window times as fast at 16384"], found["window megabytes at 32768"]
+    faster = found["window times as fast at 16384"]
+    room = found["window megabytes at 32768"]
     sys.exit((faster is not None and faster < FASTER) or (room is not None and room > MEGABYTES))
 
 

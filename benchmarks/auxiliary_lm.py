@@ -105,7 +105,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 0.5])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--pretraining-steps", type=int, default=200)
-    options, start_time = parse(parser, arguments), time.perf_counter()
+    options = parse(parser, arguments)
+    start_time = time.perf_counter()
     pretrained = pretraining(options.pretraining_steps)
     pretrained = small(pretrained) if options.quick else pretrained
     folder = train(pretrained, options.output)

@@ -37,7 +37,8 @@ from .plots import INK, STYLE, WEFT
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 COLOURS = (WEFT, "#d97706", "#4338ca", "#be123c", "#111827", "#84cc16")
-LENGTH, SHOWN = 16, 6
+LENGTH = 16
+SHOWN = 6
 Found = dict[str, Any]
 
 
@@ -207,7 +208,8 @@ def read_images(recipe: R.Recipe, count: int) -> list[Image.Image]:
     (path,) = find(recipe.data.valid.paths[0])
     if path.endswith(".npz"):
         archive = np.load(path)
-        encoded, offsets = archive["jpeg"].tobytes(), archive["offsets"]
+        encoded = archive["jpeg"].tobytes()
+        offsets = archive["offsets"]
         return [
             Image.open(BytesIO(encoded[offsets[i] : offsets[i + 1]])).convert("RGB")
             for i in range(count)
@@ -231,7 +233,8 @@ def draw_reconstructions(folder: str, recipe: R.Recipe, file: Path) -> float:
     from weft.inference.reconstruct import reconstruct
 
     pictures = reconstruct(open_model(folder), read_images(recipe, SHOWN))
-    size, gap = 96, 4
+    size = 96
+    gap = 4
     sheet = Image.new("RGB", (SHOWN * (size + gap) + gap, 3 * (size + gap) + gap), "white")
     for column, picture in enumerate(pictures):
         for row, image in enumerate((picture.original, picture.masked, picture.rebuilt)):

@@ -137,8 +137,10 @@ def runs(
     ids = torch.randint(
         3, case.vocabulary - 1, (rows, case.read), generator=torch.Generator().manual_seed(1)
     )
-    prompts, pieces = ids.tolist(), [[f"t{i}" for i in row] for row in ids.tolist()]
-    mask, half = torch.ones_like(ids), theirs.__class__(theirs.config).to(torch.bfloat16).eval()
+    prompts = ids.tolist()
+    pieces = [[f"t{i}" for i in row] for row in ids.tolist()]
+    mask = torch.ones_like(ids)
+    half = theirs.__class__(theirs.config).to(torch.bfloat16).eval()
     half.load_state_dict(theirs.state_dict())
     half.generation_config = theirs.generation_config
 
@@ -241,7 +243,8 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="eight new tokens per row")
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
-    given, began = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    began = time.perf_counter()
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     T.utils.logging.disable_progress_bar()

@@ -75,7 +75,8 @@ def rate(documents: list[str], *filters: Any) -> float:
     """Megabytes per processor second of what looks at a row; keys are hashed and sorted too."""
     rules = [implementation(value)(value) for value in filters]
     result = scan.ScanResult()
-    size, began = sum(len(text) for text in documents), time.process_time()
+    size = sum(len(text) for text in documents)
+    began = time.process_time()
     for row, text in enumerate(documents):
         for rule in rules:
             keys = rule(text)
@@ -100,7 +101,9 @@ def dropped_rows(folder: Path) -> set[int]:
     """The numbers of the dropped documents, over all pieces."""
     from weft.data.preparing.drop_table import read_drop_table
 
-    split, rows, first = folder / "train", set[int](), 0
+    split = folder / "train"
+    rows = set[int]()
+    first = 0
     for number in range(len(list((split / "filter").glob("[0-9]*.json")))):
         table = read_drop_table(split, number)
         rows |= {first + int(i) for i in np.flatnonzero(table.dropped)}
@@ -176,17 +179,20 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     fit_tokenizer(R.ByteBPE(vocab_size=8000), lambda: documents[:1000]).save(
         folder / "tokenizer.json"
     )
-    exact, near = R.ExactDeduplication(), R.NearDeduplication()
+    exact = R.ExactDeduplication()
+    near = R.NearDeduplication()
     rates = {
         "quality": rate(documents, *QUALITY),
         "exact": rate(documents, exact),
         "near": rate(documents, near),
     }
-    keys_rate, bands = compare_rate(), implementation(near)(near).bands
+    keys_rate = compare_rate()
+    bands = implementation(near)(near).bands
     plain, _ = prepared(data_of(path), folder / "plain", workers=args.workers)
     data = data_of(path, *QUALITY, exact, near)
     seconds, one = prepared(data, folder / "one", workers=args.workers)
-    dropped, report = dropped_rows(folder / "one"), read_report(folder / "one" / "train")
+    dropped = dropped_rows(folder / "one")
+    report = read_report(folder / "one" / "train")
     copies = {i for numbers in planted.values() for i in numbers}
     result = {
         "megabytes": round(size / 1e6, 1),

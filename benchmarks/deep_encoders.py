@@ -28,13 +28,15 @@ from weft.runs.logs.log import read_log
 from . import command, receipt
 from .trials import train_steps
 
-WIDTH, MARGIN = 32, 0.1
+WIDTH = 32
+MARGIN = 0.1
 TEXT = "wikitext-2/wiki.{}.tokens.gz"
 NORM = weft.LayerNorm()
 
 
 def encoder_block(kind: str, depth: int) -> weft.Block:
-    attention, feed = weft.Attention(heads=2), weft.MLP(hidden=4 * WIDTH, activation="relu")
+    attention = weft.Attention(heads=2)
+    feed = weft.MLP(hidden=4 * WIDTH, activation="relu")
     if kind == "post-norm":
         return weft.Block(
             attention=weft.post_norm(NORM, attention), feedforward=weft.post_norm(NORM, feed)
@@ -173,16 +175,22 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--plot", metavar="FILE")
     parser.add_argument("--receipt", metavar="FILE")
     parser.add_argument("--quick", action="store_true", help="depths 1 and 2, one seed, 10 steps")
-    options, start_time = parser.parse_args(arguments), time.perf_counter()
+    options = parser.parse_args(arguments)
+    start_time = time.perf_counter()
     if options.quick:
-        options.depths, options.seeds, options.steps = [1, 2], 1, 10
-    entropy, work, done = byte_entropy(), len(KINDS) * sum(options.depths) * options.seeds, 0
+        options.depths = [1, 2]
+        options.seeds = 1
+        options.steps = 10
+    entropy = byte_entropy()
+    work = len(KINDS) * sum(options.depths) * options.seeds
+    done = 0
     runs: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     # all of a seed before the next one, so that a run that is cut short compares what it has
     for seed, depth, kind in product(range(options.seeds), options.depths, KINDS):
         recipe = recipe_of(kind, depth, seed, options.steps)
         runs[kind, depth].append(last := one(recipe, options.output, entropy))
-        done, spent = done + depth, time.perf_counter() - start_time
+        done = done + depth
+        spent = time.perf_counter() - start_time
         left = f"{spent:.0f} s, about {spent / done * (work - done):.0f} s left"
         print(f"seed {seed} {depth:3} blocks  {kind:9}  loss {last['loss']}; {left}", flush=True)
     table = {kind: {str(d): summary(runs[kind, d]) for d in options.depths} for kind in KINDS}

@@ -28,7 +28,9 @@ from weft import spec as S
 from . import command, receipt
 
 CLASSES = ("Platelets", "RBC", "WBC")
-SHOWN, COLUMNS, MAPPED = 8, 4, 4
+SHOWN = 8
+COLUMNS = 4
+MAPPED = 4
 SCORE = 0.3  # of a drawn box at least: focal scores of few steps are low
 
 
@@ -42,7 +44,8 @@ def coco_split(rows: list[dict[str, Any]]) -> dict[str, Any]:
             {"id": number, "file_name": name, "width": row["width"], "height": row["height"]}
         )
         for (left, top, right, bottom), label in zip(row["boxes"], row["labels"], strict=True):
-            width, height = right - left, bottom - top
+            width = right - left
+            height = bottom - top
             if width > 0 and height > 0:  # one box of the set is empty
                 annotations.append(
                     {
@@ -161,12 +164,14 @@ def draw_detections(run: Path, path: Path) -> None:
     from weft.inference.open_model import open_model
     from weft.observe.boxes import draw_boxes
 
-    model, images = open_model(str(run)), validation_images(run, SHOWN)
+    model = open_model(str(run))
+    images = validation_images(run, SHOWN)
     drawn = [
         draw_boxes(image, objects, label_names(model))
         for image, objects in zip(images, detect(model, images, SCORE), strict=True)
     ]
-    (width, height), gap = drawn[0].size, 6
+    (width, height) = drawn[0].size
+    gap = 6
     rows = -(-len(drawn) // COLUMNS)
     size = (COLUMNS * (width + gap) - gap, rows * (height + gap) - gap)
     sheet = Image.new("RGB", size, "white")
@@ -242,7 +247,8 @@ def main() -> None:
     compare.add_argument("--receipt", metavar="FILE")
     compare.add_argument("--boxes", type=Path)
     compare.add_argument("--maps", type=Path)
-    args, start = parser.parse_args(), time.perf_counter()
+    args = parser.parse_args()
+    start = time.perf_counter()
     if args.verb == "bccd":
         write_bccd(args.folder, args.archive or args.folder / "bccd.tar")
         return

@@ -80,7 +80,8 @@ def clutter(image: Image.Image, rng: np.random.Generator, side: int) -> None:
     draw = ImageDraw.Draw(image)
     for _ in range(rng.integers(0, 7)):
         x0, y0, x1, y1 = rng.integers(-10, side + 10, 4).tolist()
-        kind, width = rng.integers(4), int(rng.integers(1, 4))
+        kind = rng.integers(4)
+        width = int(rng.integers(1, 4))
         if kind == 0:
             draw.line((x0, y0, x1, y1), fill=colour(rng), width=width)
         elif kind == 1:
@@ -124,7 +125,8 @@ def scene(
     sizes = np.log((SMALLEST, LARGEST * side))
     digits: list[Digit] = []
     for _ in range(int(rng.integers(0, most + 1))):
-        label, size = int(rng.integers(10)), round(np.exp(rng.uniform(*sizes)))
+        label = int(rng.integers(10))
+        size = round(np.exp(rng.uniform(*sizes)))
         stroke = int(rng.integers(0, 1 + (size > 24) + (size > 44)))
         mask = turned(
             glyph(str(label), size, stroke),
@@ -133,7 +135,8 @@ def scene(
             rng.uniform(0.75, 1.3),
         )
         w, h = mask.size
-        x, y = int(rng.integers(0, side - w)), int(rng.integers(0, side - h))
+        x = int(rng.integers(0, side - w))
+        y = int(rng.integers(0, side - h))
         ink = np.zeros((side, side), bool)
         ink[y : y + h, x : x + w] = np.asarray(mask) > SOLID
         rest = [digit._replace(visible=digit.visible & ~ink) for digit in digits]

@@ -90,7 +90,8 @@ def main() -> None:
         help="folder of the runs (default: runs/experts)",
     )
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
-    given, began = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    began = time.perf_counter()
     found: list[dict[str, Any]] = []
     print(
         f"{'top-k':>5} {'losses':>8}   entropy of the load     largest share           validation, nats"

@@ -88,7 +88,8 @@ def short(recipe: R.Recipe) -> R.Recipe:
 
 
 def opened_by(folder: Path) -> str:
-    modules, config = read_modules(folder), json.loads((folder / "config.json").read_text())
+    modules = read_modules(folder)
+    config = json.loads((folder / "config.json").read_text())
     return str(config["architectures"][0]) + (
         " in CrossEncoder" if modules and modules.dense else ""
     )
@@ -114,7 +115,8 @@ def main() -> None:
     )
     parser.add_argument("--only", default="", help="only recipes whose name holds this")
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
-    given, began = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    began = time.perf_counter()
     path = given.receipt and Path(given.receipt).resolve()
     logging.disable(logging.WARNING)
     every = recipes()

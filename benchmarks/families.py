@@ -28,7 +28,9 @@ from . import command, receipt
 SIZE: dict[str, Any] = dict(
     num_hidden_layers=6, hidden_size=384, num_attention_heads=6, intermediate_size=1536
 )
-BATCH, LENGTH, VOCABULARY = 8, 256, 8192
+BATCH = 8
+LENGTH = 256
+VOCABULARY = 8192
 
 
 def text(targets: bool = False) -> dict[str, torch.Tensor]:
@@ -138,7 +140,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="")
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
-    given, began = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    began = time.perf_counter()
     logging.disable(logging.WARNING)
     T.utils.logging.disable_progress_bar()
     torch.manual_seed(0)
@@ -150,7 +153,8 @@ def main() -> None:
     for name, (other, batch) in cases().items():
         if given.only and name != given.only:
             continue
-        ours, inputs = ours_of(other), list(batch.values())
+        ours = ours_of(other)
+        inputs = list(batch.values())
         for backward in (False, True):
             for model in (ours, other):
                 model.train(backward)

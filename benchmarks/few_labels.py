@@ -29,7 +29,8 @@ from .image_recipes import train
 from .trials import positive_int, train_steps
 
 RATES = (1e-2, 3e-3)
-LARGER, LEAST_SQUARES = "fine-tuned at 64 pixels", "least squares"
+LARGER = "fine-tuned at 64 pixels"
+LEAST_SQUARES = "least squares"
 ROWS = ("scratch", "fine-tuned", "linear", LARGER, LEAST_SQUARES)
 HELD_OUT = (0.9, 1.0)  # of the training images
 
@@ -121,12 +122,15 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument(
         "--quick", action="store_true", help="one block, one seed, a few steps of each run"
     )
-    options, start_time = parser.parse_args(arguments), time.perf_counter()
+    options = parser.parse_args(arguments)
+    start_time = time.perf_counter()
     if LARGER in options.rows and "fine-tuned" not in options.rows:
         raise ValueError(f"--rows {LARGER!r} goes on from 'fine-tuned'; give that row too")
     pretrained = weft.load_recipe("recipes/mae.py:cifar10", options.overrides)
     if options.quick:
-        pretrained, options.seeds, options.steps = small(pretrained), 1, 4
+        pretrained = small(pretrained)
+        options.seeds = 1
+        options.steps = 4
     folder = options.output / pretrained.name
     for event in train_steps(pretrained, folder):
         if event.step % 100 == 0:

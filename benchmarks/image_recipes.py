@@ -48,7 +48,9 @@ def training_seconds(folder: Path) -> float:
 
 
 def row(recipe: R.Recipe, seeds: int, output: Path) -> dict[str, Any]:
-    accuracy, curves, seconds = [], [], 0.0
+    accuracy = []
+    curves = []
+    seconds = 0.0
     for seed in range(seeds):
         named = replace(recipe, name=f"{recipe.name}-{seed}", seed=seed)
         accuracy.append(train(named, output / named.name))
@@ -105,7 +107,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--plot", metavar="FILE")
     parser.add_argument("--receipt", metavar="FILE")
-    options, start_time = parser.parse_args(), time.perf_counter()
+    options = parser.parse_args()
+    start_time = time.perf_counter()
     seeds = options.seeds * (len(options.recipes) if len(options.seeds) == 1 else 1)
     if len(seeds) != len(options.recipes):
         parser.error("--seeds takes one number, or one for each recipe")

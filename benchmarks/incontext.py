@@ -24,7 +24,8 @@ from weft.inference.open_model import open_model
 
 from . import command, receipt
 
-LINES = {  # Fleuret, Deep Learning, 13.3: a prompt, and how a model of 1.6 B parameters goes on
+# Fleuret, Deep Learning, 13.3: a prompt, and how a model of 1.6 B parameters goes on
+LINES = {
     "Cherry is red, lettuce is green, lemon is": "yellow",
     "Cherry is sweet, lettuce is bland, lemon is": "sour",
     "Cherry is a fruit, lettuce is a vegetable, lemon is": "a fruit",
@@ -48,11 +49,9 @@ def priming(writer: TextGenerator) -> dict[str, Any]:
 
 def cell(writer: TextGenerator, task: str, examples: int, count: int, batch: int) -> dict[str, Any]:
     """One task after so many examples."""
-    asked, pool, began = (
-        arithmetic.problems(task, count),
-        arithmetic.problems(task, POOL, held_out=False),
-        time.perf_counter(),
-    )
+    asked = arithmetic.problems(task, count)
+    pool = arithmetic.problems(task, POOL, held_out=False)
+    began = time.perf_counter()
     said = few_shot.complete_prompts(
         lambda texts: writer.complete(
             texts,
@@ -75,7 +74,8 @@ def cell(writer: TextGenerator, task: str, examples: int, count: int, batch: int
 
 def measure(name: str, given: argparse.Namespace, dtype: torch.dtype) -> dict[str, Any]:
     opened = open_model(name, dtype=dtype)
-    writer, weights = TextGenerator(opened), opened.folder / "model.safetensors"
+    writer = TextGenerator(opened)
+    weights = opened.folder / "model.safetensors"
     weights = weights if weights.exists() else opened.folder / "model" / "model.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     kept = given.output / f"{digest[:12]}-{given.count}-{str(dtype).removeprefix('torch.')}.json"
@@ -115,16 +115,19 @@ def same(folder: str, count: int, batch: int, most: int = 16) -> dict[str, Any]:
     writer = TextGenerator(open_model(folder))
     texts = list(LINES)
     for i in range(count - len(texts)):
-        task, examples = list(arithmetic.TASKS)[i % len(arithmetic.TASKS)], (0, 1, 4, 16)[i % 4]
+        task = list(arithmetic.TASKS)[i % len(arithmetic.TASKS)]
+        examples = (0, 1, 4, 16)[i % 4]
         texts += few_shot.build_prompts(
             arithmetic.problems(task, POOL, held_out=False), [arithmetic.problem(task, i)], examples
         )
-    prompts, began = [writer.encode_prompt(text) for text in texts], time.perf_counter()
+    prompts = [writer.encode_prompt(text) for text in texts]
+    began = time.perf_counter()
     ours = [
         answers[0].tokens.tokens
         for answers in writer.generate(prompts, max_new_tokens=most, batch_size=batch)
     ]
-    middle, theirs = time.perf_counter(), []
+    middle = time.perf_counter()
+    theirs = []
     other = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     begun = time.perf_counter()
     for prompt in prompts:
@@ -158,7 +161,10 @@ COLOURS = (
     "#111827",
     "#9ca3af",
 )
-WIDE, HIGH, LEFT, TOP = 400, 300, 48, 60
+WIDE = 400
+HIGH = 300
+LEFT = 48
+TOP = 60
 
 
 def panel(found: dict[str, Any], at: list[int], title: str, left: float) -> str:
@@ -229,7 +235,8 @@ def main() -> None:
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--output", type=Path, default=Path("runs/incontext"))
     parser.add_argument("--receipt", metavar="FILE")
-    given, began = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    began = time.perf_counter()
     found: dict[str, Any] = {
         "shots": given.shots,
         "questions": given.count,

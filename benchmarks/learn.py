@@ -37,7 +37,8 @@ from .trials import build_run, train_steps
 
 def unigram(made: Run, batches: int = 200) -> float:
     """The cross entropy of the validation labels under their frequencies in the first training batches, one added to each."""
-    recipe, corruption = made.recipe, made.preprocess
+    recipe = made.recipe
+    corruption = made.preprocess
     seen = np.ones(made.prepared.train.meta.vocab_size or 1)
     assert isinstance(made.prepared.train, Store)
     samples = corruption.open_samples(made.prepared.train, recipe.batch.length)
@@ -49,7 +50,9 @@ def unigram(made: Run, batches: int = 200) -> float:
             seen += np.bincount(
                 batch["labels"].flatten()[batch["labels_at"]].numpy(), minlength=len(seen)
             )
-    surprise, total, count = -np.log(seen / seen.sum()), 0.0, 0
+    surprise = -np.log(seen / seen.sum())
+    total = 0.0
+    count = 0
     assert isinstance(made.prepared.valid, Store)
     held = corruption.open_samples(made.prepared.valid, recipe.batch.length, include_partial=True)
     for work in Loader(
@@ -57,21 +60,21 @@ def unigram(made: Run, batches: int = 200) -> float:
     ).one_epoch(32):
         for batch in work.batches:
             labels = batch["labels"].flatten()[batch["labels_at"]].numpy()
-            total, count = total + float(surprise[labels].sum()), count + len(labels)
+            total = total + float(surprise[labels].sum())
+            count = count + len(labels)
     return total / count
 
 
 def lengths_alone(made: Run, most: int = 20_000, bins: int = 8) -> float:
     """The cross entropy of the validation's next-sentence labels under their frequencies in training rows with similar lengths of A and
     of B, one added to each: what can be known without reading a word."""
-    corruption, length, end = (
-        made.preprocess,
-        made.recipe.batch.length,
-        made.prepared.train.meta.special_tokens["eos"],
-    )
+    corruption = made.preprocess
+    length = made.recipe.batch.length
+    end = made.prepared.train.meta.special_tokens["eos"]
 
     def counted(store: Store, tail: bool) -> np.ndarray:
-        samples, seen = corruption.open_samples(store, length, tail), np.zeros((bins, bins, 2))
+        samples = corruption.open_samples(store, length, tail)
+        seen = np.zeros((bins, bins, 2))
         for i in range(min(most, len(samples))):
             row = corruption(samples, i, sample_generator(made.recipe.seed, 0, i))
             a = int(np.flatnonzero(row["tokens"] == end)[0])
@@ -84,7 +87,8 @@ def lengths_alone(made: Run, most: int = 20_000, bins: int = 8) -> float:
 
     assert isinstance(made.prepared.train, Store)
     assert isinstance(made.prepared.valid, Store)
-    seen, asked = counted(made.prepared.train, False) + 1, counted(made.prepared.valid, True)
+    seen = counted(made.prepared.train, False) + 1
+    asked = counted(made.prepared.valid, True)
     return float(-(asked * np.log(seen / seen.sum(-1, keepdims=True))).sum() / asked.sum())
 
 
@@ -96,7 +100,8 @@ def learn(recipe: R.Recipe, out: Path) -> dict[str, Any]:
                 f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, {event.seconds * 1e3:.0f} ms",
                 flush=True,
             )
-    made, lines = held[0] if held else build_run(recipe), read_log(out / "log.jsonl")
+    made = held[0] if held else build_run(recipe)
+    lines = read_log(out / "log.jsonl")
     if not held:  # it was finished before
         directory = RunDirectory(out)
         latest = directory.latest_checkpoint(print, Ranks())
@@ -136,7 +141,8 @@ def main() -> None:
         metavar="FILE",
         help="also write the result with its receipt, the curves beside it",
     )
-    given, began = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    began = time.perf_counter()
     found: dict[str, Any] = {}
     for name in given.recipes:
         recipe = R.apply_overrides(R.load_recipe(name), given.set)

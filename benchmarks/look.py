@@ -24,7 +24,8 @@ from weft.observe.page import page_html
 from . import receipt
 
 TOKENS = 512
-SECONDS, BYTES = 3.0, 10_000_000
+SECONDS = 3.0
+BYTES = 10_000_000
 WORDS = [
     "the",
     "quick",
@@ -48,15 +49,20 @@ def main() -> int:
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--receipt", metavar="FILE")
-    given, began = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    began = time.perf_counter()
     tokenizer = fit_tokenizer(R.WordPiece(vocab_size=200), lambda: iter([" ".join(WORDS)] * 20))
     spec = weft.bert("base")
     model = OpenModel("BERT base", weft.build(spec).eval(), tokenizer, None, Path())
     count = TOKENS - 2  # [CLS] and [SEP]
     text = " ".join(WORDS[i % len(WORDS)] for i in range(count))
-    seconds, processor, size, tokens = [], [], 0, 0
+    seconds = []
+    processor = []
+    size = 0
+    tokens = 0
     for _ in range(given.repeats):
-        wall, busy = time.perf_counter(), time.process_time()
+        wall = time.perf_counter()
+        busy = time.process_time()
         observation = look(model, text)
         size = len(page_html(observation).encode())
         seconds.append(time.perf_counter() - wall)

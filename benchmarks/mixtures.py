@@ -34,7 +34,8 @@ ROOT = Path(__file__).parents[1]
 
 def variants(recipe: R.Recipe, steps: int) -> dict[str, R.Recipe]:
     """The mixed models and those of one task, by name."""
-    train, valid = recipe.data.train, recipe.data.valid
+    train = recipe.data.train
+    valid = recipe.data.valid
     assert isinstance(train, R.Mixture)
     assert isinstance(valid, R.Mixture)
     third = steps // len(train.sources)
@@ -97,16 +98,16 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = trial_parser(__doc__)
     parser.add_argument("--steps", type=int, default=450)
     parser.add_argument("--seeds", type=int, default=1)
-    options, start_time = parse(parser, arguments), time.perf_counter()
+    options = parse(parser, arguments)
+    start_time = time.perf_counter()
     base = replace(
         R.load_recipe(str(ROOT / "recipes" / "t5_tasks.py")), precision="fp32", eval_every=None
     )
     table: dict[str, Any] = {}
     tokenizer = options.output / "mixture-tokenizer.json"
     for name, recipe in variants(base, options.steps).items():
-        if (
-            tokenizer.exists() and name != "proportional"
-        ):  # one for all, or their losses per token would not compare
+        # one for all, or their losses per token would not compare
+        if tokenizer.exists() and name != "proportional":
             file = R.TokenizerFile(path=str(tokenizer))
             recipe = replace(recipe, data=replace(recipe.data, tokenizer=file))
         runs = []

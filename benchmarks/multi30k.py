@@ -29,7 +29,8 @@ from . import command, receipt
 from .trials import train_steps
 
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
-BEAMS, ALPHA = 4, 0.6
+BEAMS = 4
+ALPHA = 0.6
 
 
 def lines(name: str) -> list[str]:
@@ -66,8 +67,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--receipt", metavar="FILE")
-    given, began = parser.parse_args(), time.perf_counter()
-    recipe, rows = R.load_recipe(given.recipe), []
+    given = parser.parse_args()
+    began = time.perf_counter()
+    recipe = R.load_recipe(given.recipe)
+    rows = []
     for seed in range(given.seeds):
         folder = given.output / f"{recipe.name}-{seed}"
         for event in train_steps(R.apply_overrides(recipe, [f"seed={seed}"]), folder):
@@ -76,11 +79,9 @@ def main() -> None:
                     f"  seed {seed} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, {event.seconds * 1e3:.0f} ms",
                     flush=True,
                 )
-        writer, kept, log = (
-            TextGenerator(open_model(folder)),
-            folder / "translations",
-            read_log(folder / "log.jsonl"),
-        )
+        writer = TextGenerator(open_model(folder))
+        kept = folder / "translations"
+        log = read_log(folder / "log.jsonl")
         name = "BLEU (lower-cased, Moses-tokenised)"
         found = {test: scores(translated(writer, test, kept), test) for test in ("val", *TESTS)}
         rows.append(

@@ -95,7 +95,8 @@ def masked_tokens(folder: Path) -> dict[str, Any]:
     """Loss and accuracy of masked tokens per language, and the share of each in the training samples."""
     opened = weft.open(folder, device="cpu")
     assert opened.recipe is not None
-    data, result = opened.recipe.data, dict[str, Any]()
+    data = opened.recipe.data
+    result = dict[str, Any]()
     valid = prepare(data).valid
     assert isinstance(valid, MixtureStore)
     for name, store in valid.parts.items():
@@ -190,7 +191,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = trial_parser(__doc__)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--tuning-steps", type=int, default=150)
-    options, start_time = parse(parser, arguments), time.perf_counter()
+    options = parse(parser, arguments)
+    start_time = time.perf_counter()
     options.output.mkdir(parents=True, exist_ok=True)
     three = ("en", "de", "fr")
     table: dict[str, Any] = {"sampling": {}, "transfer": {}}

@@ -359,7 +359,8 @@ def exported(found: Result) -> Lines:
 
 
 def deduplicated(found: Result) -> Lines:
-    hours, prices = found["core-hours per TB"], found["price per TB"]
+    hours = found["core-hours per TB"]
+    prices = found["price per TB"]
     slower = found["prepare MB/s"] / found["prepare with filters MB/s"]
     yield (
         f"{found['documents']:,} documents of generated words, {found['megabytes']} MB. Speeds are per core, in CPU seconds, on a shared machine. "

@@ -90,7 +90,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
-    given, start = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    start = time.perf_counter()
     torch.set_num_threads(1)
     lines = [measure(c) for c in (ORIGINAL, *CASES.values())]
     show(lines)

@@ -51,12 +51,15 @@ from . import command, receipt
 
 # Published costs
 
+# seconds: arXiv:1706.03762, section 5.2
 P100_STEPS = {
     "base": (100_000, 0.4),
     "big": (300_000, 1.0),
-}  # seconds: arXiv:1706.03762, section 5.2
+}
 TRANSLATION = {"length": 25, "rows": 1000}  # sentences of 25,000 source and 25,000 target tokens
-JFT_IMAGES, JFT_CLASSES = 303e6, 18_291  # arXiv:2010.11929, section 4.1
+# arXiv:2010.11929, section 4.1
+JFT_IMAGES = 303e6
+JFT_CLASSES = 18_291
 
 
 def published() -> dict[str, dict[str, Any]]:
@@ -82,12 +85,15 @@ def flops_of(workload: Workload) -> float:
 
 def transformer_costs() -> dict[str, dict[str, Any]]:
     """The paper multiplies time by 8 devices and their sustained rate, whatever they computed; so do we, with its seconds per step."""
-    device, found = accelerator("p100"), {}
+    device = accelerator("p100")
+    found = {}
     for size, theirs in (("base", 3.3e18), ("big", 2.3e19)):
-        (steps, seconds), length = P100_STEPS[size], TRANSLATION["length"]
+        (steps, seconds) = P100_STEPS[size]
+        length = TRANSLATION["length"]
         spec = weft.transformer(size)
         workload = Workload(size, spec, TRANSLATION["rows"], length, steps, length)
-        spent, needed = steps * seconds * 8 * device.fp32_flops, flops_of(workload)
+        spent = steps * seconds * 8 * device.fp32_flops
+        needed = flops_of(workload)
         reason = (
             f"seconds × devices × rate; the model needs {needed:.2e}, {needed / spent:.0%} of it"
         )
@@ -100,14 +106,17 @@ def bert_cost() -> dict[str, Any]:
     spec = weft.bert("base")
     workload = Workload("bert", spec, 256, 512, 1_000_000, scored=0.15)
     forward = row_flops(workload).forward + 512 * 2 * spec.vocab_size * spec.width
-    theirs, ours = 6.4e19, 2 * forward * workload.rows * workload.steps  # arXiv:2003.10555, table 1
+    # arXiv:2003.10555, table 1
+    theirs = 6.4e19
+    ours = 2 * forward * workload.rows * workload.steps
     reason = (
         f"by ELECTRA's rules; by ours, backward twice and lookups free, {flops_of(workload):.2e}"
     )
     return compared(theirs, ours, reason)
 
 
-VIT = {  # size, patch, epochs of JFT-300M, exaFLOPs: arXiv:2010.11929, table 6
+# size, patch, epochs of JFT-300M, exaFLOPs: arXiv:2010.11929, table 6
+VIT = {
     "base-32": ("base", 32, 7, 55),
     "base-16": ("base", 16, 7, 224),
     "large-16": ("large", 16, 7, 783),
@@ -156,7 +165,8 @@ def gpt2() -> Model:
 def bert() -> Model:
     spec = S.with_dropout(weft.bert("mini"), 0)
     workload = Workload("bert", spec, 16, 128, 1, scored=0.15, precision="fp32")
-    model, tokens = weft.build(spec), ids(16, 128, 30522)
+    model = weft.build(spec)
+    tokens = ids(16, 128, 30522)
     at = torch.arange(0, tokens.numel())[: round(0.15 * tokens.numel())]
 
     def step_loss() -> Tensor:
@@ -171,7 +181,8 @@ def t5() -> Model:
     spec = S.with_dropout(spec, 0)
     workload = Workload("t5", spec, 16, 128, 1, 64, precision="fp32")
     loss = EncoderDecoderLoss(R.TextToText(), TaskContext(spec, None))  # type: ignore[arg-type]
-    tokens, target = ids(16, 128, 8192), ids(16, 64, 8192)
+    tokens = ids(16, 128, 8192)
+    target = ids(16, 64, 8192)
     at = torch.arange(target.numel())
     batch = {"tokens": tokens, "target": target, "labels": target, "labels_at": at}
     return Model(workload, loss, language_model(loss, batch), fused=False)
@@ -183,7 +194,8 @@ def vit() -> Model:
     )
     spec = S.with_dropout(spec, 0)
     workload = Workload("vit", spec, 8, 224, 1, precision="fp32", unit="images")
-    model, image = weft.build(spec), torch.randn(8, 3, 224, 224)
+    model = weft.build(spec)
+    image = torch.randn(8, 3, 224, 224)
     label = torch.arange(8)
     return Model(workload, model, lambda: F.cross_entropy(model(image), label))
 
@@ -204,7 +216,8 @@ def kernels(model: Model) -> dict[str, tuple[int, Kernel]]:
     w = model.workload
     tokens = input_tokens(w.spec, w)
     for placed in iterate_blocks(w.spec):
-        width, block = placed.width, placed.block
+        width = placed.width
+        block = placed.block
         queries = w.rows * tokens.read_by(w.spec, placed)
         for name in ("attention", "cross_attention", "feedforward"):
             branch = getattr(block, name, None)
@@ -246,7 +259,8 @@ def add_branch(add: Any, branch: S.Branch, name: str, sizes: Any, fused: bool) -
 
 
 def add_ends(add: Any, model: Model, tokens: int, targets: int) -> None:
-    w, spec = model.workload, model.workload.spec
+    w = model.workload
+    spec = model.workload.spec
     read = w.rows * (targets if spec.decoder is not None else tokens)
     for stack in (spec.encoder, spec.decoder):
         if stack is not None and stack.norm is not None:
@@ -288,18 +302,21 @@ def leaf(*shape: int) -> Tensor:
 
 
 def linear(rows: int, shape: tuple[int, ...], gradient: bool = True) -> Kernel:
-    layer, x = nn.Linear(shape[1], shape[0]), torch.randn(rows, shape[1], requires_grad=gradient)
+    layer = nn.Linear(shape[1], shape[0])
+    x = torch.randn(rows, shape[1], requires_grad=gradient)
     return forward_backward(lambda: layer(x), x, *layer.parameters())
 
 
 def normalise(norm: S.Norm, rows: int, width: int) -> Kernel:
-    layer, x = build_norm(norm, width), leaf(rows, width)
+    layer = build_norm(norm, width)
+    x = leaf(rows, width)
     nn.init.ones_(layer.weight)  # type: ignore[arg-type]
     return forward_backward(lambda: layer(x), x, *layer.parameters())
 
 
 def residual_sum(rows: int, width: int) -> Kernel:
-    x, y = leaf(rows, width), leaf(rows, width)
+    x = leaf(rows, width)
+    y = leaf(rows, width)
     return forward_backward(lambda: x + y, x, y)
 
 
@@ -330,12 +347,14 @@ def attend(a: S.Attention, width: int, sizes: Any, causal: bool, bias: bool) -> 
 
 
 def entropy(rows: int, size: int) -> Kernel:
-    x, label = leaf(rows, size), torch.zeros(rows, dtype=torch.long)
+    x = leaf(rows, size)
+    label = torch.zeros(rows, dtype=torch.long)
     return forward_backward(lambda: cross_entropy(x, label), x)
 
 
 def lookup(rows: int, size: int, width: int) -> Kernel:
-    table, tokens = leaf(size, width), ids(1, rows, size)[0]
+    table = leaf(size, width)
+    tokens = ids(1, rows, size)[0]
     return forward_backward(lambda: F.embedding(tokens, table), table)
 
 
@@ -363,7 +382,8 @@ def measure(model: Model, rounds: int) -> dict[str, Any]:
     create_moments(optimizer)
     tensors = tensor_peak(model, optimizer, step)
     parts = kernels(model)
-    best, real = dict.fromkeys(parts, float("inf")), float("inf")
+    best = dict.fromkeys(parts, float("inf"))
+    real = float("inf")
     with keep_large_allocations():  # as in training
         for _ in range(rounds):
             real = min(real, seconds_of(step))
@@ -441,7 +461,8 @@ def simulated() -> dict[str, dict[str, Any]]:
 
 def scaling() -> list[dict[str, Any]]:
     """Weak scaling: two rows per reader in tensor groups of eight, whatever their number."""
-    device, base = accelerator("h100"), workload_of_spec("gpt3-13b", weft.gpt3("13b"))
+    device = accelerator("h100")
+    base = workload_of_spec("gpt3-13b", weft.gpt3("13b"))
     table = []
     for devices in (8 << i for i in range(12)):
         layout = Layout(tensor=8, shard=devices // 8, micro_batch=2, checkpointing=True)

@@ -17,7 +17,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 DOCS = Path(__file__).parents[1] / "docs"
-INK, WEFT, LIGHT, OTHER, PALE = "#374151", "#0f766e", "#5eead4", "#9ca3af", "#ccfbf1"
+INK = "#374151"
+WEFT = "#0f766e"
+LIGHT = "#5eead4"
+OTHER = "#9ca3af"
+PALE = "#ccfbf1"
 # Any: the names are a Literal that matplotlib does not export
 STYLE: Any = {
     "font.family": "sans-serif",

@@ -52,7 +52,8 @@ def bare(tokenizer: Tokenizer, documents: list[str], megabytes: float) -> tuple[
     """Megabytes and seconds."""
     groups = [documents[at : at + TOGETHER] for at in range(0, len(documents), TOGETHER)]
     size = sum(len(text.encode()) for text in documents)
-    done, began = 0, time.perf_counter()
+    done = 0
+    began = time.perf_counter()
     while done < megabytes * 1e6:
         for group in groups:
             tokenizer.inner.encode_batch_fast(group, add_special_tokens=False)
@@ -85,6 +86,7 @@ def measure(text: str, megabytes: float, folder: Path) -> dict[str, Any]:
     after = bare(tokenizer, documents, megabytes / 2)
     alone = (before[0] + after[0]) / (before[1] + after[1])
     shards = json.loads((made / "train" / "index.json").read_text())["shards"]
+    # the largest worker
     return {
         "megabytes": round(size),
         "tokens": sum(shard["tokens"] for shard in shards),
@@ -95,7 +97,7 @@ def measure(text: str, megabytes: float, folder: Path) -> dict[str, Any]:
         "bare before and after": [round(mega / took, 2) for mega, took in (before, after)],
         "worker's memory MB": round(worker),
         "parent's memory MB": round(parent),
-    }  # the largest worker
+    }
 
 
 def main() -> None:

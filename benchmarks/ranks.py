@@ -24,7 +24,8 @@ from weft.data.preparing.prepare import prepare
 
 from . import command, receipt
 
-STEPS, ROUNDS = 4, 5
+STEPS = 4
+ROUNDS = 5
 ONE = "one process, two threads"
 SETTINGS: dict[str, tuple[int, dict[str, Any]]] = {
     ONE: (1, {}),

@@ -33,8 +33,12 @@ from weft.support.user_code import load_code
 
 from . import command, receipt
 
-LENGTH, DOCUMENTS, BATCH, REFRESH = 40, 3, 12, 50
-RATE, MUON_RATE = 2e-3, 0.01
+LENGTH = 40
+DOCUMENTS = 3
+BATCH = 12
+REFRESH = 50
+RATE = 2e-3
+MUON_RATE = 0.01
 WAYS = ("retrieved", "random", "none")
 
 
@@ -85,7 +89,8 @@ def build_world(setting: Setting) -> World:
 
 def encoder_spec(setting: Setting, vocabulary: int) -> weft.Spec:
     """Pre-norm, since a small post-norm encoder took far longer to read its second text."""
-    norm, width = weft.LayerNorm(), setting.width
+    norm = weft.LayerNorm()
+    width = setting.width
     block = weft.Block(
         attention=weft.pre_norm(norm, weft.Attention(heads=max(1, width // 32))),
         feedforward=weft.pre_norm(norm, weft.MLP(hidden=4 * width, activation="gelu")),
@@ -119,7 +124,8 @@ def mask_all(world: World, passage: Any) -> Any:
 
 def start_model(world: World, setting: Setting, seed: int) -> Any:
     """A reader that has seen pairs of neighbours, and a retriever that has told them apart."""
-    model, rng = world.example.Realm(world.spec, world.special, seed=seed), random.Random(seed)
+    model = world.example.Realm(world.spec, world.special, seed=seed)
+    rng = random.Random(seed)
     optimisers = build_optimisers(model)
     pairs = [
         (one, other)
@@ -185,7 +191,8 @@ def random_numbers(count: int, excluded: int | None, rng: random.Random) -> list
 
 
 def train(world: World, model: Any, way: str, steps: int, seed: int) -> None:
-    rng, optimisers = random.Random(seed + 1000), build_optimisers(model)
+    rng = random.Random(seed + 1000)
+    optimisers = build_optimisers(model)
     index = world.example.Index(model, world.corpus) if way == "retrieved" else None
     for step in range(steps):
         if index is not None and step and step % REFRESH == 0:
@@ -202,7 +209,8 @@ def train(world: World, model: Any, way: str, steps: int, seed: int) -> None:
 
 @torch.no_grad()
 def evaluate(world: World, model: Any, way: str) -> dict[str, float]:
-    rng, index = random.Random(0), None
+    rng = random.Random(0)
+    index = None
     queries = [mask_any(world, passage, None, rng) for passage in world.held_out]
     scores: dict[str, float] = {}
     if way == "retrieved":
@@ -220,7 +228,8 @@ def evaluate(world: World, model: Any, way: str) -> dict[str, float]:
 
 def flops_a_step(world: World, way: str) -> float:
     """Forward and backward; of the index a forward pass of the corpus every `REFRESH` steps."""
-    spec, row = world.spec, LENGTH + 2
+    spec = world.spec
+    row = LENGTH + 2
     alone = 3.0 * spec.flops(BATCH, row)
     if way == "none":
         return alone
@@ -241,7 +250,8 @@ def run_seed(world: World, setting: Setting, seed: int) -> dict[str, Any]:
         ("none, equal steps", "none", setting.steps),
         ("none, equal FLOPs", "none", longer),
     ):
-        model, begin = copy.deepcopy(start), time.perf_counter()
+        model = copy.deepcopy(start)
+        begin = time.perf_counter()
         train(world, model, way, steps, seed)
         seconds = round(time.perf_counter() - begin, 1)
         row[name] = {"steps": steps, "seconds": seconds} | evaluate(world, model, way)
@@ -257,10 +267,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--receipt", metavar="FILE")
     parser.add_argument("--quick", action="store_true", help="a few steps of a very small model")
-    options, start_time = parser.parse_args(arguments), time.perf_counter()
+    options = parser.parse_args(arguments)
+    start_time = time.perf_counter()
     setting = QUICK if options.quick else Setting()._replace(steps=options.steps)
     seeds = 1 if options.quick else options.seeds
-    world, rows = build_world(setting), []
+    world = build_world(setting)
+    rows = []
     for seed in range(seeds):
         rows.append(run_seed(world, setting, seed))
         spent = time.perf_counter() - start_time

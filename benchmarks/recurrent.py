@@ -36,7 +36,9 @@ from weft.support.user_code import load_code
 from . import command, receipt
 from .trials import train_steps
 
-VOCABULARY, TOKENS, LENGTHS = 4000, 2048, (16, 32, 64, 128, 256)
+VOCABULARY = 4000
+TOKENS = 2048
+LENGTHS = (16, 32, 64, 128, 256)
 SENTENCE = "A man in a blue shirt is standing on a ladder cleaning a window."
 NAMES = ("recurrent", "transformer")
 BLEU = "BLEU (lower-cased)"
@@ -200,10 +202,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--receipt", metavar="FILE")
     parser.add_argument("--times", action="store_true", help="measure seconds a step alone")
     parser.add_argument("--quick", action="store_true", help="models of width 32, four steps")
-    options, start_time = parser.parse_args(arguments), time.perf_counter()
+    options = parser.parse_args(arguments)
+    start_time = time.perf_counter()
     torch.set_num_threads(1)
     load_code(["examples/bahdanau.py"])
-    quick, count = options.quick, 4 if options.quick else 1000
+    quick = options.quick
+    count = 4 if options.quick else 1000
     steps = dict.fromkeys(NAMES, 4 if quick else options.steps)
     times = measure_times(quick)
     if options.times:

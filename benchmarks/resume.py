@@ -23,7 +23,9 @@ from typing import Any, NamedTuple  # noqa: E402
 
 LENGTH = 16
 KINDS = ("rows", "budget", "packed")
-SECONDS, MEGABYTES = 1.0, 2.0  # at most: of one start; between two positions
+# at most: of one start; between two positions
+SECONDS = 1.0
+MEGABYTES = 2.0
 
 
 class Size(NamedTuple):
@@ -75,7 +77,9 @@ def first_batch(folder: str, kind: str, position: int) -> dict[str, float]:
     from weft.data.batches.samples import RowSamples, Samples, TokenWindows
     from weft.data.shards.store import open_store
 
-    imported, worked, before = time.perf_counter(), time.process_time(), memory("RssAnon")
+    imported = time.perf_counter()
+    worked = time.process_time()
+    before = memory("RssAnon")
     store = open_store(folder)
     samples: Samples = (
         TokenWindows(store, LENGTH, LENGTH) if kind == "rows" else RowSamples(store, ("tokens",))
@@ -91,7 +95,8 @@ def first_batch(folder: str, kind: str, position: int) -> dict[str, float]:
             position
         )
     )
-    end, done = time.perf_counter(), time.process_time()
+    end = time.perf_counter()
+    done = time.process_time()
     assert work.tokens > 0
     assert work.step.rows[0][0].epoch == position // len(samples)
     return {
@@ -197,7 +202,8 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help="little data, two positions, one process each"
     )
-    given, start = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    start = time.perf_counter()
     if given.first:
         print(json.dumps(first_batch(given.first[0], given.first[1], int(given.first[2]))))
         return 0

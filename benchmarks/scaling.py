@@ -28,7 +28,8 @@ from . import command, receipt
 from .trials import train_steps
 
 SIZES = ((2, 32), (3, 48), (4, 64), (5, 80), (6, 96))  # depth, width
-SHARES, DECAY = (1 / 8, 1 / 4, 1 / 2, 1), 0.25
+SHARES = (1 / 8, 1 / 4, 1 / 2, 1)
+DECAY = 0.25
 TEXT = "wikitext-2/wiki.{}.tokens.gz"
 SAMPLES = 200  # of the bootstrap
 
@@ -112,7 +113,8 @@ def fit_parametric(
         difference: np.ndarray = parametric(theta, n, d) - np.log(loss)
         return difference
 
-    low, high = np.array([-5, -5, 0.01, -5, 0.01]), np.array([1.5, 25, 2, 25, 2])
+    low = np.array([-5, -5, 0.01, -5, 0.01])
+    high = np.array([1.5, 25, 2, 25, 2])
     fits = [
         least_squares(
             residuals,
@@ -160,7 +162,8 @@ def fit(points: list[dict[str, Any]], samples: int = SAMPLES) -> dict[str, Any]:
     """Both laws with their bootstrap intervals. A point is drawn with all it is: size, data, compute and loss."""
     n, d = (np.log([p[name] for p in points]) for name in ("parameters", "bytes"))
     flops, loss = (np.array([p[name] for p in points]) for name in ("flops", "loss"))
-    rng, drawn = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    drawn = []
     theta = fit_parametric(n, d, loss, grid_of_starts(n, d))
     compute = fit_compute(flops, loss)
     for _ in range(samples):
@@ -197,7 +200,8 @@ def plot(points: list[dict[str, Any]], laws: dict[str, Any], file: str) -> None:
         figure, axes = plt.subplots(1, 3, figsize=(11, 3.8), sharey=True)
         for size in sizes:
             row = sorted((p for p in points if p["parameters"] == size), key=lambda p: p["bytes"])
-            losses, style = [p["loss"] for p in row], {"color": colour[size], "marker": "o"}
+            losses = [p["loss"] for p in row]
+            style = {"color": colour[size], "marker": "o"}
             axes[0].plot([p["flops"] for p in row], losses, label=f"{size / 1e3:,.0f}k", **style)
             axes[2].plot(data, losses, linestyle="", **style)
             fine = np.geomspace(data[0], data[-1], 50)
@@ -254,7 +258,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--plot", metavar="FILE")
     parser.add_argument("--receipt", metavar="FILE")
     parser.add_argument("--quick", action="store_true", help="three sizes, 32 steps, few samples")
-    options, start_time = parser.parse_args(arguments), time.perf_counter()
+    options = parser.parse_args(arguments)
+    start_time = time.perf_counter()
     sizes, steps = (((1, 16), (1, 32), (2, 32)), 32) if options.quick else (SIZES, options.steps)
     points: list[dict[str, Any]] = []
     work = [run_flops(ladder_recipe(*size, steps, steps)) for size in sizes]

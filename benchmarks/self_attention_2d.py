@@ -23,7 +23,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--receipt", metavar="FILE")
-    options, start = parser.parse_args(), time.perf_counter()
+    options = parser.parse_args()
+    start = time.perf_counter()
     example = import_module("examples.self_attention_cnn")
     folder = Path(find("fashion-mnist/train-images-idx3-ubyte.gz")[0]).parent
     train, test = (example.load(folder, split) for split in ("train", "t10k"))

@@ -107,17 +107,14 @@ def tokenizer(said: dict[str, Any]) -> Any:
     """Byte-level pieces; each digit stands alone."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-    tokens, kinds = said["tokenizer.ggml.tokens"], said["tokenizer.ggml.token_type"]
+    tokens = said["tokenizer.ggml.tokens"]
+    kinds = said["tokenizer.ggml.token_type"]
     merges = [tuple(merge.split(" ")) for merge in said["tokenizer.ggml.merges"]]
     made = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
-    digits, letters = (
-        pre_tokenizers.Digits(individual_digits=True),
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-    )
-    made.pre_tokenizer, made.decoder = (
-        pre_tokenizers.Sequence([digits, letters]),
-        decoders.ByteLevel(),
-    )
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.pre_tokenizer = pre_tokenizers.Sequence([digits, letters])
+    made.decoder = decoders.ByteLevel()
     special_tokens = [token for token, kind in zip(tokens, kinds, strict=True) if kind == CONTROL]
     made.add_special_tokens(
         [AddedToken(token, special=True, normalized=False) for token in special_tokens]
@@ -151,7 +148,8 @@ def write(out: Path) -> None:
     }
     state = {}
     for tensor in reader.tensors:
-        rows, part = dequantize(tensor.data, tensor.tensor_type), tensor.name.split(".")[-2]
+        rows = dequantize(tensor.data, tensor.tensor_type)
+        part = tensor.name.split(".")[-2]
         state[rename(tensor.name)] = np.ascontiguousarray(
             unpair(rows, heads[part]) if part in heads else rows, np.float32
         )
@@ -176,20 +174,19 @@ def check(out: Path) -> dict[str, Any]:
     import weft
     from weft.data.tokenizing.tokenizer import Tokenizer
 
-    theirs, names = (
-        AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval(),
-        AutoTokenizer.from_pretrained(out),
-    )
-    ours, pieces = weft.load(out), Tokenizer.load(out)
-    kept = [
-        text for text in TEXTS if "<|" not in text
-    ]  # Weft reads a mark's name in a text as text, transformers as the mark
+    theirs = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32).eval()
+    names = AutoTokenizer.from_pretrained(out)
+    ours = weft.load(out)
+    pieces = Tokenizer.load(out)
+    # Weft reads a mark's name in a text as text, transformers as the mark
+    kept = [text for text in TEXTS if "<|" not in text]
     same = [
         names(text, add_special_tokens=False)["input_ids"] == pieces.encode(text).tolist()
         for text in kept
     ]
     ids = torch.tensor([pieces.encode(TEXTS[0] + TEXTS[1]).tolist()])
-    mine, other = ours(ids), theirs(ids).logits
+    mine = ours(ids)
+    other = theirs(ids).logits
     line = torch.tensor([pieces.encode(TEXTS[0]).tolist()])
     said = theirs.generate(
         line, attention_mask=torch.ones_like(line), max_new_tokens=24, do_sample=False
@@ -214,7 +211,8 @@ def main() -> None:
     parser.add_argument(
         "--check", action="store_true", help="compare with transformers, which must be installed"
     )
-    given, began = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    began = time.perf_counter()
     write(given.out)
     found: dict[str, Any] = {
         "folder": str(given.out),

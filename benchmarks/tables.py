@@ -41,7 +41,9 @@ from .trials import parse, positive_int, train, trial_parser
 
 ROOT = Path(__file__).parents[1]
 SAME = 0.01  # of the base row's value, measured here
-TRANSLATED, TUNING_STEPS, TAGGED = 200, 150, 0.3
+TRANSLATED = 200
+TUNING_STEPS = 150
+TAGGED = 0.3
 Measures = dict[str, float]
 
 
@@ -225,7 +227,8 @@ def collect(
     for name, row in rows.items():
         for measure, better in module.BETTER.items():
             if name != "base" and "base" in rows:
-                base, margin = rows["base"][measure], module.MARGIN[measure]
+                base = rows["base"][measure]
+                margin = module.MARGIN[measure]
                 row[measure] = compare(row[measure], base, better, margin)
     return rows
 
@@ -247,7 +250,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("table", choices=TABLES)
     parser.add_argument("--seeds", type=positive_int, default=3)
     parser.add_argument("--rows", nargs="+", help="rows to run (default: all of the table)")
-    options, start_time = parse(parser, arguments), time.perf_counter()
+    options = parse(parser, arguments)
+    start_time = time.perf_counter()
     table = TABLES[options.table]
     module = load(table.file)
     recipes = {n: thing for n, thing in vars(module).items() if isinstance(thing, R.Recipe)}

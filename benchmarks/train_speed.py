@@ -31,7 +31,14 @@ from weft.nn.layers.sequence import HiddenStates
 
 from . import command, receipt
 
-DEPTH, WIDTH, HEADS, HIDDEN, BATCH, LENGTH, VOCABULARY, MASK = 6, 384, 6, 1536, 8, 256, 8192, 4
+DEPTH = 6
+WIDTH = 384
+HEADS = 6
+HIDDEN = 1536
+BATCH = 8
+LENGTH = 256
+VOCABULARY = 8192
+MASK = 4
 GOAL = {0.1: 2.0, 0.0: 1.3}
 
 
@@ -64,7 +71,8 @@ def gpt2(dropout: float) -> Case:
             use_cache=False,
         )
     ).train()
-    ours, ids = same_weights(other), torch.randint(5, VOCABULARY, (BATCH, LENGTH))
+    ours = same_weights(other)
+    ids = torch.randint(5, VOCABULARY, (BATCH, LENGTH))
     label = torch.nn.functional.pad(ids[:, 1:], (0, 1), value=IGNORE_INDEX).flatten()
     many = int((label != IGNORE_INDEX).sum())
     return Case(
@@ -225,7 +233,8 @@ def step_of(model: Any, loss: Callable[[], Tensor]) -> Callable[[], None]:
 
 def bare_kernels(case: Case) -> Callable[[], None]:
     """Every matrix product of our step, on bf16 tensors that lie ready: y = x w, and both gradients."""
-    tokens, head_width = case.rows * LENGTH, WIDTH // HEADS
+    tokens = case.rows * LENGTH
+    head_width = WIDTH // HEADS
     linears = [(tokens, WIDTH, WIDTH)] * 4 + [(tokens, WIDTH, HIDDEN), (tokens, HIDDEN, WIDTH)]
     attention = [(LENGTH, head_width, LENGTH), (LENGTH, LENGTH, head_width)]
     head = [(case.labels, WIDTH, VOCABULARY)] + [(case.labels, WIDTH, WIDTH)] * (
@@ -293,7 +302,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--only", default="")
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
-    given, began = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    began = time.perf_counter()
     logging.disable(logging.WARNING)
     T.utils.logging.disable_progress_bar()
     found: dict[str, dict[str, float]] = {}

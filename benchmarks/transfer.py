@@ -173,7 +173,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--receipt", metavar="FILE")
-    options, start_time = parser.parse_args(), time.perf_counter()
+    options = parser.parse_args()
+    start_time = time.perf_counter()
     table = {}
     for name in options.models:
         recipe = pretraining(name, options.share)

@@ -131,7 +131,8 @@ TASKS = {
 
 def cut(name: str, folder: Path, limit: int) -> None:
     """train, dev and test of a task as files that both sides read. A limit on SQuAD is one on its questions, whole articles kept."""
-    task, ending = TASKS[name], "json" if name == "squad" else "jsonl"
+    task = TASKS[name]
+    ending = "json" if name == "squad" else "jsonl"
     rows = list(task.read("train"))
     order = permute(np.arange(len(rows)), len(rows), 1).tolist()
     parts = {
@@ -159,7 +160,8 @@ def cut(name: str, folder: Path, limit: int) -> None:
 
 
 def fewer(articles: list[Row], limit: int) -> list[Row]:
-    kept, left = [], limit
+    kept = []
+    left = limit
     for article in articles:
         paragraphs = []
         for paragraph in article["paragraphs"]:
@@ -195,7 +197,8 @@ def by_weft(s: Setting) -> tuple[dict[str, float], dict[str, Any]]:
     from weft.studies.plan import RESULTS_FILE
     from weft.studies.search import run_trials
 
-    task, ending = TASKS[s.task], "json" if s.task == "squad" else "jsonl"
+    task = TASKS[s.task]
+    ending = "json" if s.task == "squad" else "jsonl"
     texts = ("first", "second") if s.task in ("mrpc", "rte", "stsb") else ("first",)
     columns = {"tag": ("words", "tags"), "answer": ()}.get(task.kind, (*texts, "label"))
     wish = TuneOptions(
@@ -245,7 +248,8 @@ def by_trainer(s: Setting) -> tuple[dict[str, float], dict[str, Any]]:
 
     from . import tune_trainer as other
 
-    task, read = TASKS[s.task], other.READERS[TASKS[s.task].kind]
+    task = TASKS[s.task]
+    read = other.READERS[TASKS[s.task].kind]
     clocks = time.perf_counter(), time.process_time()
     set_seed(s.seed)
     tokenizer = AutoTokenizer.from_pretrained(s.checkpoint)
@@ -375,7 +379,8 @@ def summary(rows: list[Row], task: str) -> Row:
         found[side] = {
             name: spread([row[name] for row in held]) for name in ("score", "seconds", "cpu")
         }
-    ours, theirs = found["weft"], found["trainer"]
+    ours = found["weft"]
+    theirs = found["trainer"]
     found["difference"] = ours["score"]["mean"] - theirs["score"]["mean"]
     found["as_good"] = found["difference"] >= -max(
         ours["score"]["deviation"], theirs["score"]["deviation"]
@@ -402,12 +407,14 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/tune"))
     parser.add_argument("--receipt", metavar="FILE")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    given, began = parser.parse_args(), time.perf_counter()
+    given = parser.parse_args()
+    began = time.perf_counter()
     if given.one:
         held = json.loads(given.one)
         one(Setting(**{**held, "data": Path(held["data"]), "out": Path(held["out"])}))
         return
-    checkpoint, found = given.checkpoint or folder_of_package(), {}
+    checkpoint = given.checkpoint or folder_of_package()
+    found = {}
     for task in given.tasks:
         data = given.output / "data" / f"{task}-{given.limit}"
         cut(task, data, given.limit)
@@ -431,7 +438,8 @@ def main() -> None:
             for side in ("weft", "trainer")
         ]
         found[task] = summary(rows, task)
-        ours, theirs = found[task]["weft"], found[task]["trainer"]
+        ours = found[task]["weft"]
+        theirs = found[task]["trainer"]
         each = [
             f"{side['score']['mean']:.4f} ± {side['score']['deviation']:.4f}"
             for side in (ours, theirs)

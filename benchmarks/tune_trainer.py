@@ -103,7 +103,8 @@ def asked(
             return_offsets_mapping=True,
         )
         answer = question["answers"][0]
-        begin, end = answer["answer_start"], answer["answer_start"] + len(answer["text"])
+        begin = answer["answer_start"]
+        end = answer["answer_start"] + len(answer["text"])
         for i in range(len(held["input_ids"])):
             own = [j for j, side in enumerate(held.sequence_ids(i)) if side == 1]
             spans = held["offset_mapping"][i]
@@ -219,7 +220,8 @@ def trainer(
 
 
 def test(made: Trainer, side: Side) -> dict[str, float]:
-    made.compute_metrics, side = None, by_length(side)
+    made.compute_metrics = None
+    side = by_length(side)
     # Any: a Trainer asks for no more than a length and items
     shown: Any = [{n: v for n, v in row.items() if n != "window"} for row in side.rows]
     return score(

@@ -56,7 +56,8 @@ class Case(NamedTuple):
 
 def classifier(other: Any, batch: int, side: int) -> Case:
     ours = same_weights(other)
-    image, label = torch.randn(batch, 3, side, side), torch.randint(CLASSES, (batch,))
+    image = torch.randn(batch, 3, side, side)
+    label = torch.randint(CLASSES, (batch,))
 
     def our_loss() -> Tensor:
         logits = ours(image)
@@ -123,8 +124,10 @@ def detr() -> Case:
     other = T.DetrForObjectDetection(T.DetrConfig(**config))
     for parameter in other.parameters():
         parameter.requires_grad_(True)
-    batch, boxes = 16, 5
-    image, label = torch.randn(batch, 3, 128, 128), torch.randint(10, (batch, boxes))
+    batch = 16
+    boxes = 5
+    image = torch.randn(batch, 3, 128, 128)
+    label = torch.randint(10, (batch, boxes))
     box = torch.rand(batch, boxes, 4) * 0.4 + 0.2
     ours = same_weights(other)
     data = DataInfo(R.ImagesWithBoxes(), labels=tuple("0123456789"))
@@ -193,7 +196,8 @@ def main() -> None:
         choices=("fp32", "bf16"),
     )
     parser.add_argument("--receipt", metavar="FILE", help="also write the result with its receipt")
-    options, start_time = parser.parse_args(), time.perf_counter()
+    options = parser.parse_args()
+    start_time = time.perf_counter()
     logging.disable(logging.WARNING)
     T.utils.logging.disable_progress_bar()
     results: dict[str, dict[str, float]] = {}

@@ -97,7 +97,8 @@ class BidirectionalGRULayer(RecurrentLayer):
         self.gru = with_gru_roles(nn.GRU(width, width // 2, batch_first=True, bidirectional=True))
 
     def forward(self, sequence: HiddenStates) -> HiddenStates:
-        x_BLD, mask_BL = sequence.x_BLD, sequence.attention_mask_BL
+        x_BLD = sequence.x_BLD
+        mask_BL = sequence.attention_mask_BL
         if sequence.document_ids_BL is not None:
             raise ValueError("a recurrent encoder reads one document per row; do not pack them")
         if mask_BL is None:
@@ -128,7 +129,8 @@ class BahdanauDecoderLayer(RecurrentLayer):
     def __init__(self, stack: BahdanauDecoder, width: int, layers: tuple[int, ...] = ()) -> None:
         super().__init__()
         self.first = matrix(width // 2, width, bias=True)
-        self.query, self.key = matrix(width, width), matrix(width, width, bias=True)
+        self.query = matrix(width, width)
+        self.key = matrix(width, width, bias=True)
         self.score = matrix(width, 1)
         self.cell = with_gru_roles(nn.GRUCell(2 * width, width))
         self.output = matrix(3 * width, 2 * width, bias=True)
@@ -137,7 +139,9 @@ class BahdanauDecoderLayer(RecurrentLayer):
     def forward(
         self, sequence: HiddenStates, memory: HiddenStates, cache: Any = None, *_: object
     ) -> HiddenStates:
-        y_BLD, h_BMD, beams = sequence.x_BLD, memory.x_BLD, len(sequence.x_BLD) // len(memory.x_BLD)
+        y_BLD = sequence.x_BLD
+        h_BMD = memory.x_BLD
+        beams = len(sequence.x_BLD) // len(memory.x_BLD)
         key_BMD = self.key(h_BMD)
         if cache is not None and cache.blocks:
             state_BD = cache.blocks[0].state_BD

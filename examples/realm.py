@@ -161,7 +161,8 @@ class Index:
     """The vectors of all passages as of the last refresh, searched exactly."""
 
     def __init__(self, model: Realm, corpus: Sequence[Passage]) -> None:
-        self.model, self.corpus = model, corpus
+        self.model = model
+        self.corpus = corpus
         self.refresh()
 
     @torch.no_grad()

@@ -70,7 +70,8 @@ paper = Recipe(
     paper="arXiv:1810.04805, section 3 and appendix A.2: 110M parameters",
 )
 
-mini = replace(  # at tiny's rate a model twice as wide learns less than at half of it
+# at tiny's rate a model twice as wide learns less than at half of it
+mini = replace(
     tiny,
     name="bert-mini",
     model=weft.with_dropout(weft.bert("mini", vocab_size=8192, positions=128), 0.0),

@@ -29,13 +29,14 @@ VALID = Source(paths=("glue/SST-2/dev.tsv.gz",), column_names=NAMES)
 
 tiny = Recipe(
     name="classify_sst2",
+    # nothing is pre-trained: every token votes
     model=weft.bert(
         "tiny",
         vocab_size=8192,
         positions=64,
         init=weft.NormalInit(std=0.05),
         head=weft.ClassifierHead(num_labels=2, pooling="mean", dropout=0.1),
-    ),  # nothing is pre-trained: every token votes
+    ),
     task=Classification(),
     data=Data(rows=ROWS, tokenizer=WordPiece(vocab_size=8192), train=TRAIN, valid=VALID),
     batch=FixedBatch(size=128, length=64),

@@ -35,9 +35,8 @@ REVIEWS = TemplatedPairs(
     labels=("0", "1"),
     label_texts=("negative", "positive"),
 )
-SIMILARITY = TemplatedPairs(
-    template="stsb sentence1: {first} sentence2: {second}", target="score"
-)  # the number is decoded as text
+# the number is decoded as text
+SIMILARITY = TemplatedPairs(template="stsb sentence1: {first} sentence2: {second}", target="score")
 TRANSLATION = TemplatedPairs(template="translate English to German: {source}")
 REVIEW_NAMES = ("label", "sentence")
 SIMILARITY_NAMES = ("genre", "origin", "year", "number", "score", "first", "second")

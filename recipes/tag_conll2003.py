@@ -23,11 +23,9 @@ from weft.recipe import (
 )
 
 TAGS = ("O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-ORG", "I-ORG", "B-PER", "I-PER")
-ROWS, TRAIN, VALID = (
-    TaggedWords(labels=TAGS),
-    Source(paths=("conll2003/train.txt.gz",)),
-    Source(paths=("conll2003/valid.txt.gz",)),
-)
+ROWS = TaggedWords(labels=TAGS)
+TRAIN = Source(paths=("conll2003/train.txt.gz",))
+VALID = Source(paths=("conll2003/valid.txt.gz",))
 HEAD = weft.TokenClassifierHead(num_labels=len(TAGS), labels=TAGS, dropout=0.1)
 
 tiny = Recipe(

@@ -78,10 +78,8 @@ paper = Recipe(
 )
 
 # Better choices for 29,000 pairs: norms before, Muon, fewer pieces, and a capital letter a mark before the small one.
-NORM, AROUND = (
-    weft.LayerNorm(),
-    {"positions": weft.SinusoidalPositions(), "embedding_scale": 128**0.5, "dropout": 0.2},
-)
+NORM = weft.LayerNorm()
+AROUND = {"positions": weft.SinusoidalPositions(), "embedding_scale": 128**0.5, "dropout": 0.2}
 LOOK, CAUSAL, FEED = (
     weft.pre_norm(NORM, inner, dropout=0.2)
     for inner in (

@@ -26,7 +26,10 @@ from weft.support import console
 from weft.support.value_tree import fold_repeats
 
 ALL = [(f, size) for f in families() for size in f.sizes]
-NORM, RMS, LOOK, FEED = S.LayerNorm(), S.RMSNorm(), S.Attention(heads=4), S.MLP(hidden=64)
+NORM = S.LayerNorm()
+RMS = S.RMSNorm()
+LOOK = S.Attention(heads=4)
+FEED = S.MLP(hidden=64)
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,11 @@ from weft.tasks import Loss, PairEncoding, Preprocess, TaskImplementation, encod
 class ContrastiveEmbeddings(recipe.Task):
     """Tell a sentence's own pair from other sentences, which are drawn anew for each sample."""
 
-    name, row_schemas, head = "contrast", (recipe.SourceTargetPairs,), spec.NoHead
-    metrics, packable = ("retrieval_accuracy",), False
+    name = "contrast"
+    row_schemas = (recipe.SourceTargetPairs,)
+    head = spec.NoHead
+    metrics = ("retrieval_accuracy",)
+    packable = False
     negatives: int = 3
     temperature: float = 0.05
 
@@ -47,7 +50,8 @@ class InfoNCE(Loss):
 
 @implements(ContrastiveEmbeddings)
 class ContrastiveTask(TaskImplementation):
-    preprocess_class, loss_class = PairAndNegatives, InfoNCE
+    preprocess_class = PairAndNegatives
+    loss_class = InfoNCE
 
     def predict(self, x_BTD, batch):
         return x_BTD[:, :2].double().tolist()  # both sentences of each pair

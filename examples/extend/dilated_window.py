@@ -27,14 +27,16 @@ class DilatedMask(weft.PatternMask):
 
     def allowed(self, query_BL: Tensor, key_BM: Tensor) -> Tensor:
         back_BLM = query_BL[:, :, None] - key_BM[:, None, :]
-        keys, step = self.pattern.keys, self.pattern.dilation
+        keys = self.pattern.keys
+        step = self.pattern.dilation
         return (back_BLM >= 0) & (back_BLM < keys * step) & (back_BLM % step == 0)
 
 
 @weft.register(weft.PatternBackend, "dilated")
 def dilated_backend(mask: DilatedMask, positions: weft.Positions, biased: bool) -> Any:
     """Tokens of one remainder modulo the dilation attend among themselves: (L / dilation)² scores each instead of L²."""
-    (_, L), step = positions.query_BL.shape, mask.pattern.dilation
+    (_, L) = positions.query_BL.shape
+    step = mask.pattern.dilation
     aligned = positions.first_query_slot == 0 and positions.key_BM.shape[1] == L
     if biased or not aligned or positions.attention_mask_BM is not None or L % step:
         return None  # then the whole mask is used

@@ -28,7 +28,8 @@ class LionOptimizer(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
-            (first, second), lr = group["betas"], group["lr"]
+            (first, second) = group["betas"]
+            lr = group["lr"]
             for p in (p for p in group["params"] if p.grad is not None):
                 m = self.state[p].setdefault("momentum", torch.zeros_like(p))
                 update = (first * m + (1 - first) * p.grad).sign()

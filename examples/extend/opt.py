@@ -6,7 +6,8 @@ weft verify FOLDER --code examples/extend/opt.py   # a folder with config.json a
 import weft
 from weft.families import ConfigField, WeightAlias, WeightRow, layer_rows, size_table
 
-SIZES = size_table(  # table 1, but for 350m, which has its norms after each branch
+# table 1, but for 350m, which has its norms after each branch
+SIZES = size_table(
     "depth width heads",
     _125m=(12, 768, 12),
     _1__3b=(24, 2048, 32),
@@ -25,7 +26,8 @@ def make(vocab_size=50272, positions=2048, **rest):
 
 
 BLOCK = "decoder.blocks.0"
-FIELDS = (  # argument, key in config.json, place in the spec, default
+# argument, key in config.json, place in the spec, default
+FIELDS = (
     ConfigField("depth", "num_hidden_layers", "decoder.blocks.length", 12),
     ConfigField("width", ("hidden_size", "word_embed_proj_dim"), "width", 768),
     ConfigField("heads", "num_attention_heads", f"{BLOCK}.attention.inner.heads", 12),

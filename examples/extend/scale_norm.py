@@ -20,7 +20,8 @@ class ScaleNorm(weft.Norm):
 class ScaleNormLayer(nn.Module):
     def __init__(self, norm: ScaleNorm, width: int) -> None:
         super().__init__()
-        self.eps, self.root = norm.eps, width**0.5
+        self.eps = norm.eps
+        self.root = width**0.5
         self.weight = nn.Parameter(torch.ones(1))
         weft.with_role(self, weft.Role.NORM)
 

@@ -91,7 +91,8 @@ no_auxiliary = row("no-auxiliary", task=replace(base.task, auxiliary_losses=Fals
 
 BETTER = {"AP": "higher", "AP50": "higher"}
 MARGIN = {"AP": 0.4, "AP50": 0.4}  # of the paper's figures, within which rows are the same
-PAPER: dict[str, dict[str, float]] = {  # on COCO's validation images
+# on COCO's validation images
+PAPER: dict[str, dict[str, float]] = {
     "base": {"AP": 40.6, "AP50": 61.6},
     "no_positions": {"AP": 32.8, "AP50": 55.2},
     "at_input": {"AP": 39.2, "AP50": 60.0},

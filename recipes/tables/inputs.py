@@ -26,7 +26,8 @@ from weft.recipe import (
 
 STEPS = 400
 
-base = Recipe(  # FULL-SENTENCES, which RoBERTa keeps
+# FULL-SENTENCES, which RoBERTa keeps
+base = Recipe(
     name="table-inputs-full-sentences",
     model=weft.with_dropout(weft.bert("tiny", vocab_size=4096, positions=128), 0.0),
     task=MaskedLM(input_format="full-sentences"),
@@ -57,11 +58,13 @@ doc_sentences = replace(
 )
 
 BETTER = {"reviews": "higher", "entailment": "higher"}
+# of the paper's figures, within which rows are the same
 MARGIN = {
     "reviews": 0.15,
     "entailment": 0.15,
-}  # of the paper's figures, within which rows are the same
-PAPER = {  # SST-2, and MNLI-m where we have SICK
+}
+# SST-2, and MNLI-m where we have SICK
+PAPER = {
     "base": {"reviews": 92.5, "entailment": 84.7},
     "segment_pair": {"reviews": 92.9, "entailment": 84.0},
     "sentence_pair": {"reviews": 92.1, "entailment": 82.9},

@@ -45,14 +45,18 @@ no_same = row("no-same", 0.8, 0.2)
 no_random = row("no-random", 0.8, 0.0)
 no_mask = row("no-mask", 0.0, 0.8)
 always_random = row("always-random", 0.0, 1.0)
-steps_100, steps_200, steps_800 = steps(100), steps(200), steps(800)
+steps_100 = steps(100)
+steps_200 = steps(200)
+steps_800 = steps(800)
 
 BETTER = {"fine-tuned": "higher", "features": "higher"}
+# of the paper's figures, within which rows are the same
 MARGIN = {
     "fine-tuned": 0.15,
     "features": 0.15,
-}  # of the paper's figures, within which rows are the same
-PAPER = {  # F1 on the dev set of CoNLL-2003
+}
+# F1 on the dev set of CoNLL-2003
+PAPER = {
     "base": {"fine-tuned": 95.4, "features": 94.9},
     "always_mask": {"fine-tuned": 94.9, "features": 94.0},
     "no_same": {"fine-tuned": 95.2, "features": 94.6},

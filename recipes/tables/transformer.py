@@ -26,7 +26,10 @@ from weft.recipe import (
     noam_lr,
 )
 
-WIDTH, VALUE_DIM, STEPS, WARMUP = 64, 16, 600, 150
+WIDTH = 64
+VALUE_DIM = 16
+STEPS = 600
+WARMUP = 150
 
 
 def model(**changes: Any) -> weft.Spec:
@@ -113,7 +116,8 @@ learned = row("learned-positions", with_learned_positions(base.model))
 
 BETTER = {"perplexity": "lower", "bleu": "higher"}
 MARGIN = {"perplexity": 0.03, "bleu": 0.1}  # of the paper's figures, within which rows are the same
-PAPER = {  # perplexity per piece and BLEU on newstest2013
+# perplexity per piece and BLEU on newstest2013
+PAPER = {
     "base": {"perplexity": 4.92, "bleu": 25.8},
     "heads_1": {"perplexity": 5.29, "bleu": 24.9},
     "heads_2": {"perplexity": 5.00, "bleu": 25.5},  # 4 of 8

@@ -66,7 +66,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name in _MODULES:
         return import_module(f".{name}", __name__)
-    families, spec = import_module(".families", __name__), import_module(".spec", __name__)
+    families = import_module(".families", __name__)
+    spec = import_module(".spec", __name__)
     if name in families.family_names():
         return families.family(name)
     if name in spec.__all__:
@@ -84,5 +85,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    families, spec = import_module(".families", __name__), import_module(".spec", __name__)
+    families = import_module(".families", __name__)
+    spec = import_module(".spec", __name__)
     return sorted({*_LATE, *_MODULES, *families.family_names(), *spec.__all__})

@@ -10,7 +10,9 @@ norms = st.one_of(
 )
 activations = st.sampled_from(("relu", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"))
 rates = st.sampled_from((0.0, 0.5))
-WIDTHS, VOCABULARY, LENGTH = (8, 16, 24), 19, 7
+WIDTHS = (8, 16, 24)
+VOCABULARY = 19
+LENGTH = 7
 
 
 def denses(kind: type) -> st.SearchStrategy[object]:
@@ -168,9 +170,11 @@ def stacks(
     heads = draw(st.sampled_from((1, 2))) if shared is not None else None
     made = []
     for _ in range(draw(st.integers(1, 2))):
-        pattern, plain = draw(patterns), False
+        pattern = draw(patterns)
+        plain = False
         if linformer and draw(st.booleans()):
-            pattern, plain = S.Linformer(length=linformer, rank=draw(st.integers(1, 4))), True
+            pattern = S.Linformer(length=linformer, rank=draw(st.integers(1, 4)))
+            plain = True
         made.append(draw(blocks(width, pattern, cross, plain, heads)))
     return S.Stack(blocks=tuple(made), norm=draw(st.one_of(st.none(), norms)), position_bias=shared)
 
@@ -217,7 +221,8 @@ def tokens(draw: st.DrawFn) -> S.Tokens:
 
 @st.composite
 def vocabularies(draw: st.DrawFn, table: S.Tokens, width: int) -> S.LMHead:
-    tied, transform = draw(st.booleans()), draw(transforms)
+    tied = draw(st.booleans())
+    transform = draw(transforms)
     if tied and table.embedding_dim not in (None, width) and transform is None:
         transform = S.HeadTransform()
     return S.LMHead(
@@ -255,7 +260,8 @@ def pooled_heads(draw: st.DrawFn, pools: tuple[str, ...] = ("cls", "last", "mean
 
 @st.composite
 def text_models(draw: st.DrawFn, kind: str) -> S.Spec:
-    width, source = draw(st.sampled_from(WIDTHS)), draw(tokens())
+    width = draw(st.sampled_from(WIDTHS))
+    source = draw(tokens())
     target = None
     if kind == "both":
         shared = S.SharedTokens(
@@ -294,10 +300,8 @@ def text_models(draw: st.DrawFn, kind: str) -> S.Spec:
 
 @st.composite
 def patch_models(draw: st.DrawFn) -> S.Spec:
-    width, extra = (
-        draw(st.sampled_from((8, 16, 24))),
-        draw(st.sampled_from(((), ("class",), ("class", "distillation")))),
-    )
+    width = draw(st.sampled_from((8, 16, 24)))
+    extra = draw(st.sampled_from(((), ("class",), ("class", "distillation"))))
     cells = 16 + len(extra)
     place = draw(
         st.one_of(

@@ -66,10 +66,12 @@ def ids(rows: int = 2, length: int = LENGTH, seed: int = 1) -> Tensor:
 
 def padded(side: str, seed: int = 1, garbage: int = 0) -> tuple[Tensor, Tensor]:
     """Two rows of `KEPT` tokens, the same ones whatever the side of the padding."""
-    tokens, mask = torch.full((2, LENGTH), garbage), torch.zeros(2, LENGTH, dtype=torch.bool)
+    tokens = torch.full((2, LENGTH), garbage)
+    mask = torch.zeros(2, LENGTH, dtype=torch.bool)
     for row, count in enumerate(KEPT):
         at = slice(0, count) if side == "right" else slice(LENGTH - count, LENGTH)
-        tokens[row, at], mask[row, at] = ids(seed=seed)[row, :count], True
+        tokens[row, at] = ids(seed=seed)[row, :count]
+        mask[row, at] = True
     return tokens, mask
 
 
@@ -219,7 +221,8 @@ def pick(output: Any, row: int, count: int, side: str, s: S.Spec) -> Tensor:
 def garbage_behind_the_mask_changes_nothing(model: Model, s: S.Spec) -> None:
     if is_text(s):
         extra = {name: t for name, t in given(s).items() if name != "inputs"}
-        (clean, mask), (dirty, _) = padded("right"), padded("right", garbage=VOCABULARY - 1)
+        (clean, mask) = padded("right")
+        (dirty, _) = padded("right", garbage=VOCABULARY - 1)
         for row, count in enumerate(KEPT):
             near(
                 pick(model(dirty, attention_mask=mask, **extra), row, count, "right", s),
@@ -272,7 +275,8 @@ def cached_is_uncached(model: Model, s: S.Spec) -> None:
         mask = None
         if side != "none" and memory is None:
             tokens, mask = padded(side)
-            tokens, mask = tokens[:, :LENGTH], mask
+            tokens = tokens[:, :LENGTH]
+            mask = mask
         check_cached(model, tokens, mask, memory)
 
 
@@ -280,7 +284,8 @@ def check_cached(model: Model, tokens: Tensor, mask: Tensor | None, memory: Any)
     """A prompt at once, then two more tokens one at a time, against the whole row every time."""
     cache = model.new_cache(len(tokens), tokens.shape[1] + 2)
     more = ids(len(tokens), 2, seed=5)
-    pieces, masks = [tokens, more[:, :1], more[:, 1:]], [mask, None, None]
+    pieces = [tokens, more[:, :1], more[:, 1:]]
+    masks = [mask, None, None]
     for i, piece in enumerate(pieces):
         piece_mask = masks[i]
         sequence = (
@@ -305,7 +310,8 @@ def check_cached(model: Model, tokens: Tensor, mask: Tensor | None, memory: Any)
 def packed_is_separate(model: Model, s: S.Spec) -> None:
     if not is_text(s) or not per_token(s):
         return
-    first, second = 3, LENGTH - 3
+    first = 3
+    second = LENGTH - 3
     document = torch.tensor([[1] * first + [2] * second])
     whole = ids(1)
     extra: dict[str, Tensor] = {}

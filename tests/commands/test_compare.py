@@ -159,7 +159,8 @@ def test_what_differs_between_the_recipes_is_named_with_each_value(
     folders = [*map(str, runs), str(more)]
     assert main(["compare", *folders, "--json"]) == 0
     settings = [group["settings"] for group in json.loads(capsys.readouterr().out)]
-    clip, warmup = RECIPE.grad_clip, RECIPE.schedule.warmup_steps
+    clip = RECIPE.grad_clip
+    warmup = RECIPE.schedule.warmup_steps
     assert settings == [
         {"grad_clip": clip, "schedule.warmup_steps": warmup},
         {"grad_clip": 0.5, "schedule.warmup_steps": warmup},

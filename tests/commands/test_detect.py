@@ -92,7 +92,8 @@ def test_the_objects_are_those_of_transformers_own_post_processing(
         outputs = opened.model(torch.from_numpy(normalise(image))[None])
 
     class Theirs:
-        logits, pred_boxes = outputs.logits_BNV, outputs.boxes_BN4
+        logits = outputs.logits_BNV
+        pred_boxes = outputs.boxes_BN4
 
     (theirs,) = processor().post_process_object_detection(
         Theirs, threshold=0.0, target_sizes=[(image.height, image.width)]
@@ -159,7 +160,8 @@ def test_an_image_of_one_pixel_has_objects_of_its_size(
 def test_the_results_file_is_cocos_and_the_drawing_shows_every_box(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    coco, drawn = tmp_path / "results.json", tmp_path / "drawn.png"
+    coco = tmp_path / "results.json"
+    drawn = tmp_path / "drawn.png"
     words = ("--threshold", "0", "--coco", coco, "--draw", drawn)
     (row,) = detected(capsys, home / "model", home / "7.png", *words)
     results = json.loads(coco.read_text())
@@ -186,7 +188,8 @@ def test_the_command_says_what_it_drew_and_that_nothing_was_found(
 def test_the_ids_of_a_results_file_are_those_of_the_annotations(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    truth, coco = tmp_path / "truth.json", tmp_path / "results.json"
+    truth = tmp_path / "truth.json"
+    coco = tmp_path / "results.json"
     categories = [{"id": 90 - i, "name": name} for i, name in enumerate(LABELS)]
     table = {
         "images": [{"id": 139, "file_name": "val/other.png"}, {"id": 5, "file_name": "7.png"}],
@@ -215,7 +218,8 @@ def test_classes_that_the_annotations_lack_are_left_out_of_the_results(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Published models of COCO have outputs that are no category of it."""
-    truth, coco = tmp_path / "truth.json", tmp_path / "results.json"
+    truth = tmp_path / "truth.json"
+    coco = tmp_path / "results.json"
     (row,) = detected(capsys, home / "model", home / "7.png", "--threshold", "0")
     found = [thing["label"] for thing in row["objects"]]
     table: dict[str, Any] = {"images": [{"id": 5, "file_name": "7.png"}], "annotations": []}
@@ -243,7 +247,8 @@ def test_what_is_found_does_not_depend_on_the_other_images(tmp_path: Path, home:
     """Also where convolutions read the padding, as in published models."""
     spec = detector(source={"padding": "zeros"})
     weft.save(weft.build(spec, seed=2), tmp_path / "model", to="weft")
-    opened, images = weft.open(tmp_path / "model"), [home / "7.png", home / "other.png"]
+    opened = weft.open(tmp_path / "model")
+    images = [home / "7.png", home / "other.png"]
     together = opened.detect(images, threshold=0)
     assert together == [opened.detect(image, threshold=0) for image in images]
 

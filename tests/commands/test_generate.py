@@ -103,7 +103,8 @@ def test_files_go_in_and_out_in_order(
     speaker: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prompts = ["the lazy dog", "a", "over the quick", "dog", "jumps", "fox"]
-    given, wanted = tmp_path / f"in.{suffix}", tmp_path / f"out.{suffix}"
+    given = tmp_path / f"in.{suffix}"
+    wanted = tmp_path / f"out.{suffix}"
     given.write_text(
         {
             "jsonl": "".join(

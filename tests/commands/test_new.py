@@ -37,7 +37,8 @@ def write_data(rng: random.Random) -> None:
     Path("pairs.tsv").write_text("\n".join(["en\tde", *pairs]))
     Path("text.txt").write_text("\n\n".join(sentence(rng, 30) for _ in range(100)))
     Path("images").mkdir()
-    images, notes = [], []
+    images = []
+    notes = []
     for i in range(12):
         Image.new("RGB", (64, 48), (20 * i, 0, 0)).save(f"images/{i}.png")
         images.append({"id": i, "file_name": f"{i}.png"})
@@ -410,9 +411,8 @@ def guessed_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str
 def test_more_bad_rows_are_allowed_in_the_recipe_too(capsys: pytest.CaptureFixture[str]) -> None:
     guessed = guessed_of(["classify", "wide.csv", "--max-bad-row-fraction", "0.5"], capsys)
     assert guessed["rows"] == "2 (csv)"
-    assert (
-        weft.load_recipe("recipe.py").data.max_bad_row_fraction >= 0.5
-    )  # by chance, two of three are in one part
+    # by chance, two of three are in one part
+    assert weft.load_recipe("recipe.py").data.max_bad_row_fraction >= 0.5
 
 
 def test_a_run_has_the_name_of_the_data_or_its_folder_and_a_number_if_that_is_taken(

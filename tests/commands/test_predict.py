@@ -489,7 +489,8 @@ def test_a_receipt_replaces_only_one_of_the_same_model_data_and_options(
     models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They were keyed by the name of the data alone: one file kept the scores of the last call."""
-    text, out = tmp_path / "text.txt", str(tmp_path / "out.json")
+    text = tmp_path / "text.txt"
+    out = str(tmp_path / "out.json")
     text.write_text(" ".join(TEXTS) + "\n")
     model = models["go on"]
     other = weft.load(model)
@@ -549,7 +550,8 @@ def test_an_evaluation_says_how_far_the_states_of_different_tokens_differ(
 def test_the_scores_of_a_diverged_model_are_printed_and_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data, output = tmp_path / "data.csv", tmp_path / "receipt.json"
+    data = tmp_path / "data.csv"
+    output = tmp_path / "receipt.json"
     data.write_text("text,label\n" + "".join(f'"{text}",good\n' for text in TEXTS))
     model = ready(HEADS["classify"]).model
     model.encoder.blocks[-1].feedforward.after.weight.data.fill_(float("nan"))

@@ -170,9 +170,8 @@ def test_status_shows_means_of_the_same_kind_side_by_side(
     log_of("runs/a", [*steps[:4], {"step": 4, "valid": {"loss": 3.0}}, steps[4]])
     assert main(["status", "runs/a", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["loss"] == pytest.approx(
-        (3 * 30 + 4 * 40) / 70
-    )  # steps 3 and 4, by what they read: not the last step's
+    # steps 3 and 4, by what they read: not the last step's
+    assert found["loss"] == pytest.approx((3 * 30 + 4 * 40) / 70)
     assert (found["loss_steps"], found["valid_loss"], found["valid_step"], found["state"]) == (
         [3, 4],
         3.0,
@@ -342,7 +341,8 @@ def test_an_interrupted_verification_says_that_the_run_is_unchanged(
 
 
 def test_the_generator_of_steps_raises_when_a_signal_stops_it() -> None:
-    recipe, before = R.load_recipe("small.py"), signal.getsignal(signal.SIGTERM)
+    recipe = R.load_recipe("small.py")
+    before = signal.getsignal(signal.SIGTERM)
     steps = []
     with pytest.raises(weft.RunStopped, match="stopped after step 3 of 6; run it again"):  # noqa: PT012 the loop is what is tested
         for event in weft.train(recipe, weft.prepare(recipe.data)):

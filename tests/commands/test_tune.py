@@ -90,14 +90,16 @@ def table(out: Path) -> dict[str, Any]:
 def test_rates_are_tried_then_seeds_at_the_best_and_the_best_is_kept_and_opens_like_a_run(
     start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data, out = write_examples(tmp_path / "train.jsonl", 60), tmp_path / "run"
+    data = write_examples(tmp_path / "train.jsonl", 60)
+    out = tmp_path / "run"
     assert (
         tune(
             start, data, out, "--learning-rates", "1e-3", "3e-3", "--seeds", "2", "--metric", "loss"
         )
         == 0
     )
-    found, said = table(out), capsys.readouterr()
+    found = table(out)
+    said = capsys.readouterr()
     assert "text in 'text', 2 classes in 'label' (0, 1): classify" in said.err
     assert [(one["lr"], one["seed"]) for one in found["trials"][:2]] == [(1e-3, 0), (3e-3, 0)]
     best = min(found["trials"][:2], key=lambda one: one["loss"])
@@ -111,7 +113,8 @@ def test_rates_are_tried_then_seeds_at_the_best_and_the_best_is_kept_and_opens_l
     assert found["best"] == chosen["trial"]
     assert "6 of 60 rows held out" in found["data"]
     assert (found["train_rows"], found["valid_rows"]) == (54, 6)
-    own, kept = load(out / chosen["trial"] / "model").state_dict(), open_model(out)
+    own = load(out / chosen["trial"] / "model").state_dict()
+    kept = open_model(out)
     assert all(torch.equal(own[name], tensor) for name, tensor in kept.model.state_dict().items())
     assert (kept.labels, kept.require_tokenizer.size) == (("0", "1"), 261)
     assert [path.parent.name for path in out.glob("trial-*/checkpoints")] == [chosen["trial"]]
@@ -132,7 +135,9 @@ def test_rates_are_tried_then_seeds_at_the_best_and_the_best_is_kept_and_opens_l
 def test_a_score_stands_beside_the_share_of_the_most_frequent_class(
     start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data, valid, out = tmp_path / "train.csv", tmp_path / "valid.csv", tmp_path / "run"
+    data = tmp_path / "train.csv"
+    valid = tmp_path / "valid.csv"
+    out = tmp_path / "run"
     rows = [f"{'ab'[i % 2] * 5},{['good', 'bad'][i % 2]}" for i in range(16)]
     data.write_text("\n".join(["text,label", *rows]) + "\n")
     valid.write_text("\n".join(["text,label", *rows[:5], "c,good", "d,good", "e,good"]) + "\n")
@@ -153,7 +158,9 @@ def test_a_rate_without_a_finite_validation_is_left_out_of_the_search(
     log.parent.mkdir()
     log.write_text('{"step": 1, "loss": 2.0, "seconds": 1.0}\n')
     assert results.trial_result(log.parent, "accuracy", 1e-3, 0) is None
-    data, lines, measured = write_examples(tmp_path / "train.jsonl", 60), [], results.trial_result
+    data = write_examples(tmp_path / "train.jsonl", 60)
+    lines = []
+    measured = results.trial_result
 
     def options(out: str) -> TuneOptions:
         return two_rates(start, data, tmp_path / out, epochs=1)
@@ -348,7 +355,8 @@ def test_a_run_that_is_not_finished_can_be_tuned_too(start: Path, tmp_path: Path
     for event in whole_runs.train(recipe, tmp_path / "before"):
         if event.step == 5:
             break
-    data, out = write_examples(tmp_path / "train.jsonl", 30), tmp_path / "run"
+    data = write_examples(tmp_path / "train.jsonl", 30)
+    out = tmp_path / "run"
     assert tune(tmp_path / "before", data, out, "--learning-rates", "1e-3", "--seeds", "1") == 0
     assert table(out)["checkpoint"] == str((out / "start").resolve())
 
@@ -398,7 +406,8 @@ def test_a_checkpoint_without_a_tokenizer_is_named(
 def test_a_run_of_another_kind_is_not_overwritten_and_a_rate_given_twice_is_tried_once(
     start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data, out = write_examples(tmp_path / "train.jsonl", 30), tmp_path / "run"
+    data = write_examples(tmp_path / "train.jsonl", 30)
+    out = tmp_path / "run"
     out.mkdir()
     (out / "recipe.json").write_text("mine")
     assert tune(start, data, out, "--learning-rates", "1e-3", "1e-3", "--seeds", "1") == 2
@@ -412,7 +421,8 @@ def test_a_run_of_another_kind_is_not_overwritten_and_a_rate_given_twice_is_trie
 def test_other_settings_in_the_same_folder_are_refused(
     start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data, out = write_examples(tmp_path / "train.jsonl", 30), tmp_path / "run"
+    data = write_examples(tmp_path / "train.jsonl", 30)
+    out = tmp_path / "run"
     assert tune(start, data, out, "--learning-rates", "1e-3", "--seeds", "1") == 0
     assert (
         tune(start, data, out, "--learning-rates", "1e-3", "--seeds", "1", "--layer-decay", "0.9")
@@ -424,7 +434,8 @@ def test_other_settings_in_the_same_folder_are_refused(
 def test_a_bad_rate_and_a_finished_try_of_other_settings_are_found_before_anything_is_trained(
     start: Path, tmp_path: Path
 ) -> None:
-    data, out = write_examples(tmp_path / "train.jsonl", 30), tmp_path / "run"
+    data = write_examples(tmp_path / "train.jsonl", 30)
+    out = tmp_path / "run"
     wish = TuneOptions(
         checkpoint=str(start),
         data=(str(data),),
@@ -557,7 +568,8 @@ def test_names_that_were_given_to_a_table_hold_for_the_verbs_that_ask(
 def test_a_run_of_another_kind_is_refused_before_anything_is_written_to_it(
     start: Path, tmp_path: Path
 ) -> None:
-    data, out = write_examples(tmp_path / "train.jsonl", 60), tmp_path / "run"
+    data = write_examples(tmp_path / "train.jsonl", 60)
+    out = tmp_path / "run"
     out.mkdir()
     (out / "recipe.json").write_text("{}")
     assert tune(start, data, out) == 2
@@ -579,7 +591,9 @@ def test_the_best_so_far_is_told_and_the_log_is_read_at_looks_alone(
             precision="fp32",
         )
     )
-    look, read, calls = made.recipe.eval_every or 0, search.best_so_far, list[Any]()
+    look = made.recipe.eval_every or 0
+    read = search.best_so_far
+    calls = list[Any]()
     monkeypatch.setattr(
         search, "best_so_far", lambda *known: (calls.append(known), read(*known))[1]
     )
@@ -656,7 +670,8 @@ def test_every_weight_of_a_t5_is_moved_by_a_like_share_of_its_size() -> None:
             for n, p in before.items()
         ]
 
-    even, uneven = shares(R.Adafactor(lr=1e-2)), shares(R.AdamW(lr=1e-3))
+    even = shares(R.Adafactor(lr=1e-2))
+    uneven = shares(R.AdamW(lr=1e-3))
     assert max(even) < 1.5 * min(even)
     assert max(uneven) > 30 * min(uneven)
 
@@ -664,7 +679,8 @@ def test_every_weight_of_a_t5_is_moved_by_a_like_share_of_its_size() -> None:
 def test_other_rows_and_a_task_that_cannot_be_tuned_are_one_line_with_a_fix(
     start: Path, tmp_path: Path
 ) -> None:
-    data, out = write_examples(tmp_path / "train.jsonl", 30), tmp_path / "run"
+    data = write_examples(tmp_path / "train.jsonl", 30)
+    out = tmp_path / "run"
     wish = TuneOptions(
         checkpoint=str(start), data=(str(data),), output=str(out), epochs=1, batch_size=8
     )

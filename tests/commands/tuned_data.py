@@ -62,10 +62,8 @@ def write_examples(path: Path, count: int, seed: int = 0) -> Path:
 
 def data(folder: Path, row: R.RowSchema | None = None) -> R.Data:
     folder.mkdir(parents=True, exist_ok=True)
-    train, valid = (
-        write_examples(folder / "train.jsonl", 60),
-        write_examples(folder / "valid.jsonl", 25, 1),
-    )
+    train = write_examples(folder / "train.jsonl", 60)
+    valid = write_examples(folder / "valid.jsonl", 25, 1)
     made = R.Data(
         rows=row or R.LabelledTexts(),
         train=R.Source(paths=(str(train),)),

@@ -16,8 +16,10 @@ from weft.support.values import from_json, to_json
 from weft.testing import check_task, small_store
 
 FILE = Path(__file__).parents[2] / "examples" / "extend" / "contrastive_embeddings.py"
-ANIMALS, COLOURS = ["cat", "dog", "cow", "hen"], ["red", "blue", "green", "white"]
-PAIRS = [  # no word of a sentence is in its pair
+ANIMALS = ["cat", "dog", "cow", "hen"]
+COLOURS = ["red", "blue", "green", "white"]
+# no word of a sentence is in its pair
+PAIRS = [
     {
         "source": f"{ANIMALS[i % 4]} and {ANIMALS[i // 4 % 4]} {'sleep' if i < 16 else 'run'}",
         "target": f"{COLOURS[i % 4]} or {COLOURS[i // 4 % 4]} {'night' if i < 16 else 'day'}",

@@ -64,9 +64,8 @@ def test_it_is_recognised_read_and_written_to_json(proteins: Path) -> None:
     given = resolve_source(R.Source(paths=(str(proteins),)), R.Documents(text="sequence"))
     assert from_json(R.to_json(given)) == given
     assert len(load_source(given)[0]) == 120
-    assert (
-        open_input(str(proteins)).rows[3].fields["id"] == "p3"
-    )  # what `weft fill --input proteins.fasta` reads
+    # what `weft fill --input proteins.fasta` reads
+    assert open_input(str(proteins)).rows[3].fields["id"] == "p3"
 
 
 def test_a_compressed_file_is_divided_by_the_users_own_rule(

@@ -31,7 +31,8 @@ class OneDevice(TorchDispatchMode):
 
     def __init__(self, device: str) -> None:
         super().__init__()
-        self.device, self.strays = device, set[str]()
+        self.device = device
+        self.strays = set[str]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))

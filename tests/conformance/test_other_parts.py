@@ -122,7 +122,8 @@ def test_our_parts_conform(part: Any) -> None:
 class FaultyPlanner(FixedPlanner):
     def __init__(self, batching: Any, samples: Any, seed: int, length: int) -> None:
         super().__init__(Order(len(samples), 0 if batching.fault == "seed" else seed), 5)
-        self.fault, self.calls = batching.fault, 0
+        self.fault = batching.fault
+        self.calls = 0
 
     def at(self, position: int) -> StepPlan:
         self.calls += 1

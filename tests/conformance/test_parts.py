@@ -193,6 +193,7 @@ def test_a_part_of_ones_own_is_counted_in_a_whole_model(own: dict[str, Any]) -> 
         stack = S.Stack(blocks=(block, block))
         return S.Spec(width=8, source=S.Tokens(vocab_size=11), head=S.LMHead(), decoder=stack)
 
-    theirs, ours = decoder(own["Gain"]()), decoder(norm)
+    theirs = decoder(own["Gain"]())
+    ours = decoder(norm)
     assert theirs.parameter_count() == ours.parameter_count() - 2 * 8
     assert theirs.flops(length=10) == ours.flops(length=10)

@@ -47,7 +47,8 @@ class RatedText(R.RowSchema):
 
 class RatedTextEncoder:
     def __init__(self, row: Any, tokenizer: Tokenizer, labels: tuple[str, ...] | None) -> None:
-        self.row, self.tokenizer = row, tokenizer
+        self.row = row
+        self.tokenizer = tokenizer
         self.schema = pa.schema([("tokens", token_list_type(tokenizer)), ("stars", pa.int64())])
 
     def __call__(self, rows: list[SourceRow]) -> dict[str, Any]:
@@ -71,7 +72,8 @@ def test_a_row_schema_and_a_tokenizer_of_ones_own_are_prepared(
     for name in ("RatedText", "VowelTokenizer"):
         monkeypatch.setitem(CHOICES, name, None)  # forgotten after the test
         monkeypatch.delitem(CHOICES, name)
-    rated, vowels = register(RatedText), register(VowelTokenizer)
+    rated = register(RatedText)
+    vowels = register(VowelTokenizer)
     implements(rated)(RatedTextEncoder)
     implements(vowels)(
         lambda value, texts: fit_tokenizer(R.CharacterTokenizer(), lambda: ["aeiou "])

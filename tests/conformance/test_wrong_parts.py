@@ -11,7 +11,8 @@ from weft.support.registry import CHOICES, IMPLEMENTATIONS, NAMED
 
 MODULE = "wrong_part"
 FOLDER = Path(__file__).with_name("wrong_parts")
-FAULTS = [  # file, fault, and what the message names
+# file, fault, and what the message names
+FAULTS = [
     ("data_parts", "boxes outside", "OwnMirror"),
     ("data_parts", "boxes stay", "OwnMirror"),
     ("data_parts", "fails on nothing", "OwnFilter"),

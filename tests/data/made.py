@@ -99,7 +99,8 @@ def documents(
 
 def counted(folder: Path, sizes: list[list[int]]) -> Store:
     """Documents of these sizes, by shard; the tokens count 0, 1, 2, … over all of them."""
-    at, shards = 0, []
+    at = 0
+    shards = []
     for shard in sizes:
         ends = np.cumsum([at, *shard])
         shards.append([list(range(a, b)) for a, b in pairwise(ends)])
@@ -155,7 +156,8 @@ def centre_crop(image: Image.Image, size: int, share: float = 0.875) -> Image.Im
     """The middle square, `share` of the shorter side: a twin of what validation sees."""
     short = round(size / share)
     width, height = (int(short * side / min(image.size)) for side in image.size)
-    left, top = (width - size) // 2, (height - size) // 2
+    left = (width - size) // 2
+    top = (height - size) // 2
     return image.resize((width, height), Image.Resampling.BICUBIC).crop(
         (left, top, left + size, top + size)
     )

@@ -174,10 +174,8 @@ def test_likelihoods_are_those_of_each_row_read_alone(model: weft.Model) -> None
 def test_choices_are_weighed_by_the_whole_of_their_text(
     model: weft.Model, tokenizer: Tokenizer
 ) -> None:
-    asked, choices = (
-        build_prompts(POOL, POOL[:6], 1),
-        [["1", "12", "1 2 3"][: 2 + i % 2] for i in range(6)],
-    )
+    asked = build_prompts(POOL, POOL[:6], 1)
+    choices = [["1", "12", "1 2 3"][: 2 + i % 2] for i in range(6)]
     scores, lengths = choice_likelihoods(model, tokenizer, asked, choices)
     for prompt, some, own, sizes in zip(asked, choices, scores, lengths, strict=True):
         rows = [encode_continuation(tokenizer, prompt, " " + one) for one in some]

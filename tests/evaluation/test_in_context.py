@@ -153,10 +153,8 @@ def test_choices_are_scored_by_their_likelihood(folder: str) -> None:
 def test_the_verb_prints_one_column_per_number_of_examples_and_keeps_a_receipt(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, out = (
-        table(tmp_path / "sums.jsonl", [{"question": q, "answer": a} for q, a in SUMS]),
-        str(tmp_path / "out.json"),
-    )
+    path = table(tmp_path / "sums.jsonl", [{"question": q, "answer": a} for q, a in SUMS])
+    out = str(tmp_path / "out.json")
     one = said(
         capsys,
         "evaluate",

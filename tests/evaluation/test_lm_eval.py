@@ -46,7 +46,8 @@ def test_a_continuation_is_scored_behind_its_context_as_one_text(harness: LMEval
     ]
     found = harness.loglikelihood([Request(pair) for pair in pairs])
     for (context, continuation), (score, greedy) in zip(pairs, found, strict=True):
-        before, whole = encode(context.rstrip()).tolist(), encode(context + continuation).tolist()
+        before = encode(context.rstrip()).tolist()
+        whole = encode(context + continuation).tolist()
         tokens, asked = (whole, len(before)) if context else ([2, *whole], 1)
         tokens, asked = tokens[-LENGTH - 1 :], asked - max(0, len(tokens) - LENGTH - 1)
         table = logprobs(harness.model, tokens[:-1])[asked - 1 :]
@@ -56,7 +57,8 @@ def test_a_continuation_is_scored_behind_its_context_as_one_text(harness: LMEval
 
 
 def test_what_greedy_choice_says_is_called_greedy(harness: LMEvalModel) -> None:
-    encode, decode = harness.model.require_tokenizer.encode, harness.model.require_tokenizer.decode
+    encode = harness.model.require_tokenizer.encode
+    decode = harness.model.require_tokenizer.decode
     requests = []
     for context in (" ".join(text.split()[:n]) for text in TEXTS for n in (1, 2, 3)):
         ids = encode(context).tolist()
@@ -80,7 +82,8 @@ def test_a_whole_text_is_scored_once_a_token_however_long(harness: LMEvalModel) 
     for text, score in zip(
         texts, harness.loglikelihood_rolling([Request((text,)) for text in texts]), strict=True
     ):
-        tokens, total = [2, *harness.model.require_tokenizer.encode(text).tolist()], 0.0
+        tokens = [2, *harness.model.require_tokenizer.encode(text).tolist()]
+        total = 0.0
         for asked in range(1, len(tokens), LENGTH):
             stop = min(asked + LENGTH, len(tokens))
             window = tokens[max(0, stop - LENGTH - 1) : stop]  # the last one reaches back

@@ -47,7 +47,8 @@ def test_the_strength_is_the_one_that_predicts_left_out_samples_best() -> None:
         total = 0.0
         for i in range(len(x_ND)):
             rest = torch.arange(len(x_ND)) != i
-            x, y = x_ND[rest], 2.0 * torch.nn.functional.one_hot(label_N[rest], 3).double() - 1
+            x = x_ND[rest]
+            y = 2.0 * torch.nn.functional.one_hot(label_N[rest], 3).double() - 1
             gram = (x - x.mean(0)).T @ (x - x.mean(0))
             eye = torch.eye(x.shape[1], dtype=torch.float64)
             weight = torch.linalg.solve(

@@ -283,7 +283,8 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, dict[str, Any]]]]
         "Dinov2Model",
         "Dinov2Config",
         {"image_size": 518, "use_mask_token": False},
-        rows(  # which pre-training alone reads
+        # which pre-training alone reads
+        rows(
             "num_hidden_layers hidden_size num_attention_heads",
             base=(12, 768, 12),
             small=(12, 384, 6),
@@ -316,11 +317,12 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any], dict[str, dict[str, Any]]]]
         rows("depths", resnet_50=([3, 4, 6, 3],), resnet_101=([3, 4, 23, 3],)),
     ),
 }
+# published with a head of their own, which transformers ties unless told not to
 FREE_HEADS = (
     "t5_v1_1",
     "mt5",
     "byt5",
-)  # published with a head of their own, which transformers ties unless told not to
+)
 SIZES = [(name, size) for name in PUBLISHED for size in family(name).sizes]
 
 
@@ -338,10 +340,11 @@ def count_there(name: str, size: str) -> int:
         if name in FREE_HEADS:
             model.lm_head.weight = nn.Parameter(torch.empty_like(model.lm_head.weight))
     found = dict(model.named_parameters())
+    # their sinusoids stand in a frozen table there and are worked out here
     if name in (
         "marian",
         "pegasus",
-    ):  # their sinusoids stand in a frozen table there and are worked out here
+    ):
         found = {n: p for n, p in found.items() if "embed_positions" not in n}
     return sum(p.numel() for p in found.values())
 
@@ -372,12 +375,13 @@ PAPERS: dict[str, dict[str, float]] = {
     "bert": {"base": 110, "large": 340},
     "roberta": {"base": 125, "large": 355},
     "electra": {"small": 14, "base": 110, "large": 335},
+    # as its authors corrected them
     "gpt2": {
         "small": 124,
         "medium": 355,
         "large": 774,
         "xl": 1558,
-    },  # as its authors corrected them
+    },
     "gpt3": {
         "small": 125,
         "medium": 350,
@@ -399,7 +403,8 @@ PAPERS: dict[str, dict[str, float]] = {
     "olmo2": {"1b": 1480, "7b": 7300, "13b": 13_700, "32b": 32_200},
     "dinov2": {"small": 22, "base": 86.6, "large": 304},
 }
-APART = {  # further from the paper than 3 %, how far, and why
+# further from the paper than 3 %, how far, and why
+APART = {
     ("electra", "small"): (0.04, "13.5 M, printed as 14"),
     ("t5", "large"): (0.05, "its published file holds 738 M as well"),
     ("t5", "3b"): (0.05, "2.85 billion, printed as 3"),
@@ -411,7 +416,8 @@ APART = {  # further from the paper than 3 %, how far, and why
 )
 def test_a_size_is_the_papers_to_its_rounding(name: str, size: str) -> None:
     """The 2017 paper's 65 M and 213 M cannot both come from one vocabulary: 37,000 tokens give 63.1 and 214.2."""
-    printed, found = PAPERS[name][size] * 1e6, family(name)(size).parameter_count()
+    printed = PAPERS[name][size] * 1e6
+    found = family(name)(size).parameter_count()
     bound, reason = APART.get((name, size), (0.03, ""))
     apart = abs(found / printed - 1)
     assert apart <= bound

@@ -86,7 +86,8 @@ class Disk:
     CALLS: ClassVar = ("open", "write", "fsync", "close", "mkdir", "rename", "unlink", "rmdir")
 
     def __init__(self, before: Callable[[str, str], None] = lambda call, path: None) -> None:
-        self.before, self.opened = before, dict[int, Path]()
+        self.before = before
+        self.opened = dict[int, Path]()
         for call in self.CALLS:
             setattr(self, call, lambda *given, call=call: self.call(call, *given))
 
@@ -97,9 +98,8 @@ class Disk:
         where = self.opened[given[0]] if isinstance(given[0], int) else Path(given[0])
         if name != "close":  # which changes nothing and cannot be asked twice
             self.before(name, str(where))
-        done = (
-            None if name == "fsync" else getattr(os, name)(*given)
-        )  # the power cuts are simulated: nobody needs to wait
+        # the power cuts are simulated: nobody needs to wait
+        done = None if name == "fsync" else getattr(os, name)(*given)
         if name == "open":
             self.opened[done] = where
         self.after(name, where, *given)
@@ -116,7 +116,9 @@ class Recorder(Disk):
 
     def __init__(self, root: Path, seen: Callable[[Folder], None]) -> None:
         super().__init__()
-        self.root, self.seen, self.top = root, seen, load(root)
+        self.root = root
+        self.seen = seen
+        self.top = load(root)
 
     def find(self, path: Path) -> Any:
         found: Any = self.top

@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
-SECONDS, MEMORY = 10, 1 << 30  # of one case
+# of one case
+SECONDS = 10
+MEMORY = 1 << 30
 NUMBERS = [
     0,
     -1,
@@ -63,7 +65,8 @@ def flipped(whole: bytes, draw: np.random.Generator, still: bool = False) -> byt
     """A few bytes flipped, removed, repeated or cut off; `still`: all others stay where they are."""
     held = bytearray(whole)
     for _ in range(int(draw.integers(1, 6))):
-        at, kind = int(draw.integers(max(1, len(held) - 1))), int(draw.integers(2 if still else 5))
+        at = int(draw.integers(max(1, len(held) - 1)))
+        kind = int(draw.integers(2 if still else 5))
         held = held or bytearray(b"\0" * 8)
         if kind == 0:
             held[at] ^= 1 << int(draw.integers(8))
@@ -82,7 +85,8 @@ def changed(plain: Any, draw: np.random.Generator) -> Any:
     """A JSON value in which one part, or up to three, are others, are gone, or stand twice."""
     held = json.loads(json.dumps(plain))
     for _ in range(1 if draw.random() < 0.7 else int(draw.integers(2, 4))):
-        place, key = held, None
+        place = held
+        key = None
         while isinstance(place, dict | list) and place and (key is None or draw.random() < 0.85):
             inner = place
             key = (
@@ -241,37 +245,31 @@ def made_tokenizer(kind: int) -> dict[str, Any]:
     ] * 9
     marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     if kind == 0:
-        made, trainer = (
-            Tokenizer(models.WordPiece(unk_token="[UNK]")),
-            trainers.WordPieceTrainer(vocab_size=120, special_tokens=marks, show_progress=False),
+        made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=120, special_tokens=marks, show_progress=False
         )
-        made.normalizer, made.pre_tokenizer = (
-            normalizers.BertNormalizer(),
-            pre_tokenizers.BertPreTokenizer(),
-        )
+        made.normalizer = normalizers.BertNormalizer()
+        made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         made.decoder = decoders.WordPiece()
     elif kind == 1:
-        made, trainer = (
-            Tokenizer(models.BPE()),
-            trainers.BpeTrainer(vocab_size=300, special_tokens=marks, show_progress=False),
-        )
-        made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+        made = Tokenizer(models.BPE())
+        trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=marks, show_progress=False)
+        made.pre_tokenizer = pre_tokenizers.ByteLevel()
+        made.decoder = decoders.ByteLevel()
     elif kind == 2:
-        made, trainer = (
-            Tokenizer(models.Unigram()),
-            trainers.UnigramTrainer(
-                vocab_size=90, special_tokens=marks, unk_token="[UNK]", show_progress=False
-            ),
+        made = Tokenizer(models.Unigram())
+        trainer = trainers.UnigramTrainer(
+            vocab_size=90, special_tokens=marks, unk_token="[UNK]", show_progress=False
         )
         made.normalizer = normalizers.Sequence(
             [normalizers.NFKC(), normalizers.Replace("a", "b"), normalizers.Prepend("▁")]
         )
-        made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        made.pre_tokenizer = pre_tokenizers.Metaspace()
+        made.decoder = decoders.Metaspace()
     else:
-        made, trainer = (
-            Tokenizer(models.WordLevel(unk_token="[UNK]")),
-            trainers.WordLevelTrainer(special_tokens=marks, show_progress=False),
-        )
+        made = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+        trainer = trainers.WordLevelTrainer(special_tokens=marks, show_progress=False)
         made.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.Split(" ", "isolated"), pre_tokenizers.Digits()]
         )
@@ -367,7 +365,8 @@ def header(folder: Path, draw: np.random.Generator) -> None:
     there = tiny(folder, draw)
     whole = (there / "model.safetensors").read_bytes()
     size = int.from_bytes(whole[:8], "little")
-    kind, tensors = int(draw.integers(6)), whole[8 + size :]
+    kind = int(draw.integers(6))
+    tensors = whole[8 + size :]
     if kind == 0:
         content = flipped(whole, draw)
     elif kind == 1:  # many tensors
@@ -485,11 +484,12 @@ WORDS = [
     "hub:a",
     "x" * 300,
 ]
+# so that what does work is soon over
 BRIEF = {
     "tune": ["--epochs", "1", "--learning-rates", "1e-3", "--seeds", "1"],
     "evaluate": ["--num-questions", "2", "--shots", "1"],
     "generate": ["--max-new-tokens", "3"],
-}  # so that what does work is soon over
+}
 
 
 def make_world(folder: Path) -> None:
@@ -669,7 +669,9 @@ def command(folder: Path, draw: np.random.Generator) -> None:
     restore_world(folder.parent)
     words = command_line(folder, draw)
     os.chdir(folder)
-    sys.stdin, out, err = io.StringIO("a text\n"), io.StringIO(), io.StringIO()
+    sys.stdin = io.StringIO("a text\n")
+    out = io.StringIO()
+    err = io.StringIO()
     try:
         with redirect_stdout(out), redirect_stderr(err):
             code = main(words)
@@ -757,7 +759,9 @@ def watched(
     process: "subprocess.Popen[str]", kind: str, first: int, count: int, found: list[str]
 ) -> int:
     """Reads what it says until it is done or has to be ended; the case to go on with."""
-    base, now, begun = 0, first, 0.0
+    base = 0
+    now = first
+    begun = 0.0
     assert process.stdout
     while True:
         ready = select.select([process.stdout], [], [], SECONDS)[0]
@@ -785,7 +789,8 @@ def watched(
         if word == "done":
             return count
         if word == "case":
-            now, begun = int(rest[0]), state(process.pid)[1]
+            now = int(rest[0])
+            begun = state(process.pid)[1]
 
 
 def state(process: int) -> tuple[str, float]:

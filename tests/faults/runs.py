@@ -159,7 +159,8 @@ def preferences(folder: Path, rows: int = 31) -> R.Data:
 
 
 def assistant_recipes(folder: Path) -> dict[str, R.Recipe]:
-    said, liked = talks(folder), preferences(folder)
+    said = talks(folder)
+    liked = preferences(folder)
     weft.save(weft.build(gpt(), seed=5), folder / "reference", to="weft")
     return {
         "instruction": partial_recipe(
@@ -228,7 +229,8 @@ def image_recipes(folder: Path, data: R.Data) -> dict[str, R.Recipe]:
 
 def scenes(folder: Path, images: int = 17) -> R.Data:
     """Images of two sizes with none to three boxes, in COCO's layout."""
-    draw, annotations = random.Random(0), []
+    draw = random.Random(0)
+    annotations = []
     (folder / "scenes").mkdir(parents=True, exist_ok=True)
     for number in range(images):
         size = (40, 32) if number % 2 else (32, 48)
@@ -272,7 +274,8 @@ def detector() -> S.Spec:
 
 def patience(seconds: float) -> float:
     """So many seconds of a processor's time as time passes here and now: a host may give most of it to others."""
-    start, before = time.monotonic(), time.process_time()
+    start = time.monotonic()
+    before = time.process_time()
     while time.process_time() - before < 0.05:
         pass
     return seconds * max(1.0, (time.monotonic() - start) / 0.05)
@@ -310,8 +313,10 @@ SPIKE = R.LossGuard(spike_deviations=4.0, window=4, max_skipped_steps=99)
 
 def recipes(folder: Path) -> dict[str, R.Recipe]:
     """By name: each objective, and between them every optimiser, batch and average that a checkpoint must carry."""
-    text, table = documents(folder), pairs(folder)
-    images, boxes = pictures(folder), scenes(folder)
+    text = documents(folder)
+    table = pairs(folder)
+    images = pictures(folder)
+    boxes = scenes(folder)
     t5 = weft.t5(**{**SHAPE, "head_dim": 8})
     transformer = weft.transformer(**SHAPE)
     made = {
@@ -410,9 +415,8 @@ def recipes(folder: Path) -> dict[str, R.Recipe]:
 
 # Children
 
-Plot = Callable[
-    [run.Run, Any], None
-]  # what happens to a child: called after each step, and once with no event when all is built
+# what happens to a child: called after each step, and once with no event when all is built
+Plot = Callable[[run.Run, Any], None]
 
 
 def die() -> None:
@@ -575,14 +579,16 @@ class Whole:
     """Runs that nothing happened to: the digest, the log and the model of each, made once."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.recipes = folder, recipes(folder)
+        self.folder = folder
+        self.recipes = recipes(folder)
         warm(self.recipes["causal"], folder / "warm")
         self.found: dict[str, tuple[str, list[dict[str, Any]], bytes, float]] = {}
 
     def __getitem__(self, name: str) -> tuple[str, list[dict[str, Any]], bytes, float]:
         """Digest, log, model, seconds."""
         if name not in self.found:
-            out, began = self.folder / f"whole-{len(self.found)}", time.monotonic()
+            out = self.folder / f"whole-{len(self.found)}"
+            began = time.monotonic()
             digest = child(self.recipes[name], out)
             assert isinstance(digest, str), digest
             self.found[name] = digest, told(out), model_bytes(out), time.monotonic() - began

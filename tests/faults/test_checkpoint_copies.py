@@ -62,7 +62,8 @@ def test_a_copy_without_its_manifest_does_not_count_and_a_damaged_one_is_passed_
     recipe: R.Recipe, tmp_path: Path
 ) -> None:
     stop_at(recipe, tmp_path / "lost", 5)
-    there, lines = copies(recipe), list[str]()
+    there = copies(recipe)
+    lines = list[str]()
     there.report = lines.append
     newest = there.root / "step-000000005"
     content = bytearray((newest / "model.safetensors").read_bytes())
@@ -79,7 +80,8 @@ def test_a_copy_without_its_manifest_does_not_count_and_a_damaged_one_is_passed_
 def test_a_manifest_of_somebody_else_names_no_file_outside(
     recipe: R.Recipe, tmp_path: Path, name: str
 ) -> None:
-    there, lines = copies(recipe), list[str]()
+    there = copies(recipe)
+    lines = list[str]()
     there.report = lines.append
     manifest = checkpoint._seal(7, {"state.json": (2, "0" * 64), name: (2, "0" * 64)})
     (there.root / "step-000000007" / "manifest.json").write_bytes(manifest)
@@ -116,7 +118,9 @@ def test_storage_that_cannot_be_reached_is_reported_and_training_continues(
 def test_where_uploads_are_slower_than_saves_the_newest_is_copied_and_nothing_waits_for_what_is_gone(
     recipe: R.Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there, lines, all_saved = copies(recipe), list[str](), Event()
+    there = copies(recipe)
+    lines = list[str]()
+    all_saved = Event()
     there.report = lines.append
     upload = there.upload
 
@@ -139,8 +143,10 @@ def test_where_uploads_are_slower_than_saves_the_newest_is_copied_and_nothing_wa
 def test_the_first_rank_stops_waiting_for_parts_of_a_checkpoint_that_is_removed(
     recipe: R.Recipe, tmp_path: Path
 ) -> None:
-    there, lines = copies(recipe), list[str]()
-    there.report, there.writers = lines.append, checkpoint.Writers(0, 2, "token")
+    there = copies(recipe)
+    lines = list[str]()
+    there.report = lines.append
+    there.writers = checkpoint.Writers(0, 2, "token")
     there.submit(checkpoint.write(tmp_path, 1, {}, {}))
     assert wait_until(lambda: any(there.root.rglob("copied_*")), 10)  # it waits for rank 1
     there.writers = checkpoint.Writers()
@@ -166,10 +172,13 @@ def test_a_network_that_fails_ends_the_start_and_no_copy_is_lost(
     recipe: R.Recipe, tmp_path: Path, step_here: int | None
 ) -> None:
     stop_at(recipe, tmp_path / "lost", 5)
-    there, root, lines = copies(recipe), tmp_path / "new" / "checkpoints", list[str]()
+    there = copies(recipe)
+    root = tmp_path / "new" / "checkpoints"
+    lines = list[str]()
     if step_here is not None:
         checkpoint.write(root, step_here, {}, {})
-    there.root, there.report = LostNetwork(str(there.root)), lines.append
+    there.root = LostNetwork(str(there.root))
+    there.report = lines.append
     with pytest.raises(
         ValueError, match=r"step-000000005/manifest\.json cannot be read: timed out"
     ):
@@ -182,7 +191,8 @@ def test_a_network_that_fails_ends_the_start_and_no_copy_is_lost(
 def test_copies_that_a_start_could_not_list_outlive_its_saves(
     recipe: R.Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there, lines = copies(recipe), list[str]()
+    there = copies(recipe)
+    lines = list[str]()
     (there.root / "step-000010000" / "manifest.json").write_bytes(b"{}")
     there.report = lines.append
     checkpoint.write(tmp_path, 500, {}, {})
@@ -199,7 +209,8 @@ def test_steps_to_average_are_fetched_at_the_next_start_if_the_network_failed(
     recipe: R.Recipe, tmp_path: Path
 ) -> None:
     stop_at(recipe, tmp_path / "lost", 5)
-    there, root = copies(recipe), tmp_path / "new"
+    there = copies(recipe)
+    root = tmp_path / "new"
     there.pinned = {4}
     assert there.fetch(5, root)  # and then the network failed
     assert there.fetch_newest(root) is None

@@ -115,9 +115,8 @@ def test_a_second_power_cut_while_the_first_is_mended_loses_nothing(
         (again / "run" / "checkpoints").mkdir(parents=True, exist_ok=True)
         first = latest_checkpoint(again / "run" / "checkpoints", [].append)
         version = first.state["version"] if first else 0
-        step = (
-            first.step if first else 10
-        )  # the step that is there already, so that it is set aside
+        # the step that is there already, so that it is set aside
+        step = first.step if first else 10
         for other, last in cut(again, {NEXT: step}, version, monkeypatch).values():
             check(build(other, shelf / "found") / "run" / "checkpoints", {last or None, NEXT})
 

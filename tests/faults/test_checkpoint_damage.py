@@ -187,7 +187,8 @@ def test_all_that_are_whole_are_listed_from_the_oldest(root: Path) -> None:
 def test_a_pickle_that_the_manifest_vouches_for_is_not_opened_either(
     name: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    canary, path = tmp_path / "canary", root / "step-000000002" / name
+    canary = tmp_path / "canary"
+    path = root / "step-000000002" / name
     path.write_bytes(pickle.dumps(Bomb(canary)))
     files = {
         p.name: (p.stat().st_size, checkpoint.sha256(p.read_bytes()).hexdigest())

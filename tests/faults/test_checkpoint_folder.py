@@ -129,7 +129,8 @@ def test_a_checkpoint_that_its_trainer_removes_while_it_is_read_is_not_called_da
 ) -> None:
     for step in (1, 2):
         write(tmp_path, step, groups(step), {})
-    open_it, gone = Path.read_bytes, []
+    open_it = Path.read_bytes
+    gone = []
 
     def read_bytes(path: Path) -> bytes:
         if not gone:
@@ -205,7 +206,8 @@ def test_an_old_one_that_cannot_be_removed_is_said_and_the_new_one_is_saved(
 @contextmanager
 def read_only() -> Iterator[Path]:
     """A folder that we may not write to; the superuser steps down for it."""
-    folder, me = Path(tempfile.mkdtemp()), os.geteuid()
+    folder = Path(tempfile.mkdtemp())
+    me = os.geteuid()
     folder.chmod(0o555)
     try:
         if me == 0:

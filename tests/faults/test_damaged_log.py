@@ -19,11 +19,10 @@ from weft.runs.logs.status import run_status
 from .runs import steps_of, train
 from .test_run_folder import own
 
-SAVED, LAST, EVERY = (
-    12,
-    15,
-    4,
-)  # the checkpoint's step, the log's, and how often there is a validation
+# the checkpoint's step, the log's, and how often there is a validation
+SAVED = 12
+LAST = 15
+EVERY = 4
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,8 @@ def test_torchrun_starts_again_with_the_nodes_that_are_left_and_the_bits_stay_th
     """Four ranks on three nodes, two on two, one on one: nobody types a second command. The node that starts first has the first rank
     (torchrun sorts by address and process): with "third", "second", "first" it is lost each time."""
     recipe = exact(whole.recipes["causal"], steps=8)
-    out, file = tmp_path / "run", tmp_path / "recipe.json"
+    out = tmp_path / "run"
+    file = tmp_path / "recipe.json"
     file.write_text(recipe.to_json())
     port = free_port()
     nodes = {node: torchrun(node, port, file, out, ALL_BUT_HOST) for node in order}
@@ -139,7 +140,8 @@ def test_when_host_is_lost_all_end_and_the_same_command_on_another_one_continues
     whole: Whole, tmp_path: Path
 ) -> None:
     recipe = exact(whole.recipes["causal"], steps=6)
-    out, file = tmp_path / "run", tmp_path / "recipe.json"
+    out = tmp_path / "run"
+    file = tmp_path / "recipe.json"
     file.write_text(recipe.to_json())
     port = free_port()
     lost: Lost = {"2": ("first", 3)}

@@ -39,7 +39,8 @@ def resumed(
     begun: tuple[R.Recipe, Path], out: Path, recorded: dict[str, Any], **more: Any
 ) -> list[str]:
     """What the lines say of a run that goes on from a checkpoint with this record."""
-    found, said = all_checkpoints(begun[1] / "checkpoints")[-1], list[str]()
+    found = all_checkpoints(begun[1] / "checkpoints")[-1]
+    said = list[str]()
     write(out / "checkpoints", 2, found.all_tensors(), found.state | {"environment": recorded})
     train(replace(begun[0], **more), out, say=said.append)
     return [line for line in said if "may differ" in line]
@@ -84,7 +85,8 @@ def test_auto_precision_is_chosen_once_and_kept_on_another_machine(
         monkeypatch.setattr(start, "has_fast_bf16", lambda device: fast)
 
     kept, other = ("bf16", "fp32") if before else ("fp32", "bf16")
-    recipe, said = replace(begun[0], steps=2, precision="auto"), list[str]()
+    recipe = replace(begun[0], steps=2, precision="auto")
+    said = list[str]()
     longer = replace(recipe, steps=3)
     machine(before)
     train(recipe, tmp_path / "run")
@@ -130,9 +132,8 @@ def test_deterministic_algorithms_are_on_while_the_run_is_trained_alone(
         seen.append(torch.are_deterministic_algorithms_enabled())
 
     recipe = replace(begun[0], deterministic=True)
-    assert train(recipe, tmp_path / "run", plot) == train(
-        begun[0], tmp_path / "plain"
-    )  # on a CPU they are the same
+    # on a CPU they are the same
+    assert train(recipe, tmp_path / "run", plot) == train(begun[0], tmp_path / "plain")
     assert set(seen) == {True}
     assert not torch.are_deterministic_algorithms_enabled()
     with configured_environment(recipe.threads, recipe.deterministic):

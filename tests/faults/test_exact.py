@@ -120,7 +120,8 @@ def test_a_run_that_is_killed_on_four_ranks_ends_on_one_with_the_same_bits(
     name: str, whole: Whole, tmp_path: Path
 ) -> None:
     recipe = recipes(whole)[name]
-    out, digest = tmp_path / "killed", child(recipe, tmp_path / "whole")
+    out = tmp_path / "killed"
+    digest = child(recipe, tmp_path / "whole")
     assert None in {None if d == "None" else d for d in on_ranks(recipe, out, 4, at_step(3))}
     on_ranks(recipe, out, 2, at_step(6))
     assert on_ranks(recipe, out, 1) == {digest}
@@ -132,7 +133,8 @@ def test_a_tree_adds_in_one_order_however_its_leaves_are_divided() -> None:
         values = torch.randn(leaves, 999, generator=generator)
         results = []
         for world in (1, 2, 4, 8):
-            size, level = subtree_size(leaves, world), []
+            size = subtree_size(leaves, world)
+            level = []
             for rank in range(world):
                 tree = TreeSum()
                 for value in values[rank * size : (rank + 1) * size]:

@@ -48,7 +48,9 @@ KINDS: dict[str, dict[str, Any]] = {
 def test_an_extended_run_is_the_run_that_had_all_steps_from_the_beginning(
     kind: str, tmp_path: Path
 ) -> None:
-    short, out, whole = own(tmp_path / "data", **KINDS[kind]), tmp_path / "run", tmp_path / "whole"
+    short = own(tmp_path / "data", **KINDS[kind])
+    out = tmp_path / "run"
+    whole = tmp_path / "whole"
     longer = replace(short, steps=14)
     assert isinstance(child(short, out), str)
     assert is_finished(out)
@@ -59,14 +61,12 @@ def test_an_extended_run_is_the_run_that_had_all_steps_from_the_beginning(
 
 
 def test_warmup_stable_decay_is_extended_before_its_decay_alone(tmp_path: Path) -> None:
-    recipe, out = (
-        own(
-            tmp_path / "data",
-            schedule=R.WarmupStableDecay(warmup_steps=2, decay_fraction=0.25),
-            checkpoints=R.Checkpoints(every_steps=6),
-        ),
-        tmp_path / "run",
+    recipe = own(
+        tmp_path / "data",
+        schedule=R.WarmupStableDecay(warmup_steps=2, decay_fraction=0.25),
+        checkpoints=R.Checkpoints(every_steps=6),
     )
+    out = tmp_path / "run"
 
     def stop(made: run.Run, event: Any) -> None:
         made.trainer.stop_requested = bool(event and event.step == 6)
@@ -106,7 +106,8 @@ def test_warmup_stable_decay_is_extended_before_its_decay_alone(tmp_path: Path) 
 def test_what_would_change_the_past_is_refused_with_the_reason(
     more: dict[str, Any], steps: int, line: str, tmp_path: Path
 ) -> None:
-    recipe, out = own(tmp_path / "data", **more), tmp_path / "run"
+    recipe = own(tmp_path / "data", **more)
+    out = tmp_path / "run"
     assert isinstance(child(recipe, out), str)
     said = refused(replace(recipe, steps=steps), out)
     assert line in said

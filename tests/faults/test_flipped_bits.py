@@ -66,7 +66,8 @@ def flips(
     draw = random.Random(seed)
     for i in range(count):
         path = paths[i % len(paths)]
-        place, bit = draw.randrange(path.stat().st_size), draw.randrange(8)
+        place = draw.randrange(path.stat().st_size)
+        bit = draw.randrange(8)
 
         def flip(whole: bytes, place: int = place, bit: int = bit) -> bytes:
             return whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :]
@@ -124,7 +125,8 @@ def test_a_bit_of_prepared_data_is_found_and_its_file_named(
     ],
 )
 def test_damaged_prepared_data_is_made_again(name: str, done: tuple[R.Recipe, Path]) -> None:
-    data, folder = done[0].data, Path(str(done[0].data.prepared_folder))
+    data = done[0].data
+    folder = Path(str(done[0].data.prepared_folder))
     before = held(folder)
     ((path, flip),) = flips([folder / name], 1, seed=5)
     with hurt(path, flip):
@@ -160,7 +162,9 @@ def test_a_damaged_model_is_refused_by_name_and_made_again_by_resume(
 ) -> None:
     """A truncated model counted as finished."""
     recipe, out = done
-    before, log, path = held(out / "model"), told(out), out / "model" / name
+    before = held(out / "model")
+    log = told(out)
+    path = out / "model" / name
     with hurt(path, SIZES["half"]):
         assert cli.main(["generate", str(out), "the loom"]) == 2
         assert f"{path} is damaged" in capsys.readouterr().err
@@ -178,10 +182,12 @@ def test_an_export_that_was_broken_off_is_found(
     done: tuple[R.Recipe, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The manifest goes first: whichever files of an older model are still there, they are not the manifest's."""
-    recipe, out = replace(done[0], steps=3), tmp_path / "run"
+    recipe = replace(done[0], steps=3)
+    out = tmp_path / "run"
     train(recipe, out)
     old = model_bytes(out)
-    published, moves = manifest.publish, list[str]()
+    published = manifest.publish
+    moves = list[str]()
 
     def broken(temporary: Path, path: Path) -> None:
         moves.append(path.name)
@@ -248,7 +254,8 @@ def test_a_bit_of_an_average_is_found_and_the_checkpoint_before_is_taken(
 def test_a_damaged_checkpoint_among_those_that_are_averaged_is_named(
     done: tuple[R.Recipe, Path], tmp_path: Path
 ) -> None:
-    recipe, said = replace(done[0], average=R.AverageLast(checkpoints=2)), list[str]()
+    recipe = replace(done[0], average=R.AverageLast(checkpoints=2))
+    said = list[str]()
     train(recipe, tmp_path)
     path = tmp_path / "checkpoints" / "step-000000002" / "model.safetensors"
     (tmp_path / "model" / "manifest.json").unlink()  # the model is to be made again
@@ -262,7 +269,8 @@ def test_a_bit_of_the_recipe_is_found_and_the_checkpoints_recipe_is_taken(
     done: tuple[R.Recipe, Path], long: bool
 ) -> None:
     recipe, out = done
-    path, repaired = out / "recipe.json", 0
+    path = out / "recipe.json"
+    repaired = 0
     for _, flip in flips([path], 200 if long else 20):
         said: list[str] = []
         with hurt(path, flip):

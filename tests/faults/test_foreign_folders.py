@@ -14,7 +14,8 @@ from weft import spec as S
 from weft.cli import main
 from weft.commands.verbs import parser
 
-FOREIGN = {  # names as ours are, and others
+# names as ours are, and others
+FOREIGN = {
     "stranger": (
         "data.json",
         "tokenizer.json",
@@ -49,14 +50,16 @@ FOREIGN = {  # names as ours are, and others
     ),
     "notes": ("thesis.txt", "photos/1.jpg"),
 }
-FOLDERS = {  # verbs that write a folder
+# verbs that write a folder
+FOLDERS = {
     "prepare": "prepare {rows} --rows examples --tokenizer bytes --output {out}",
     "train": "train {recipe} --output {out}",
     "tune": "tune {checkpoint} --data {rows} --output {out} --epochs 1 --learning-rates 1e-3 --seeds 1",
     "export": "export {model} {out} --to weft",
     "resume": "resume {out}",
 }
-FILES = {  # verbs that write a file
+# verbs that write a file
+FILES = {
     "evaluate": "evaluate {run} --output {out}",
     "generate": "generate {model} a --output {out}",
     "translate": "translate {model} a --output {out}",
@@ -223,7 +226,8 @@ def test_a_refused_command_has_changed_nothing(
     shutil.copytree(made["model"], linked)
     (linked / "merges.txt").symlink_to("/etc/passwd")
     monkeypatch.chdir(tmp_path)
-    before, root = snapshot(tmp_path), Path(made["rows"]).parent
+    before = snapshot(tmp_path)
+    root = Path(made["rows"]).parent
     there = snapshot(root)
     assert main(words.format(**made, out=tmp_path / "out", linked=linked).split()) == 2
     one_line(capsys)

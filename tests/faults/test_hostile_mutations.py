@@ -6,6 +6,7 @@ import pytest
 
 from tests.faults.hostile import escapes
 
+# with --long; a tenth otherwise
 COUNTS = {
     "parquet": 700,
     "tokenizer": 400,
@@ -15,7 +16,7 @@ COUNTS = {
     "archive": 400,
     "rows": 1000,
     "command": 1700,
-}  # with --long; a tenth otherwise
+}
 
 
 @pytest.mark.skipif(

@@ -123,10 +123,11 @@ def test_fine_tuning_reads_a_hostile_label_by_the_same_rule(tmp_path: Path, valu
         ("words", tags, {"words": value}),
     ):
         path = tmp_path / f"{name}.jsonl"
+        # the first row tells what columns hold
         for order in (
             [*lines, lines[0] | change],
             [lines[0] | change, *lines],
-        ):  # the first row tells what columns hold
+        ):
             path.write_text("\n".join(map(json.dumps, order)))
             found = examples_of(
                 [str(path)], task="tag" if name != "label" else "classify", max_bad_rows=0.1

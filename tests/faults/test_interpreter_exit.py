@@ -29,7 +29,9 @@ print(next(steps).step, next(steps).step)
 def test_a_program_that_ends_amid_its_training_saves_and_copies_the_last_step_and_says_nothing(
     whole: Whole, tmp_path: Path, name: str
 ) -> None:
-    recipe, file, out = whole.recipes[name], tmp_path / "recipe.json", tmp_path / "run"
+    recipe = whole.recipes[name]
+    file = tmp_path / "recipe.json"
+    out = tmp_path / "run"
     copies = ObjectPath(f"s3://weft/{name}")
     recipe = replace(recipe, checkpoints=replace(recipe.checkpoints, copy_to=str(copies)))
     file.write_text(recipe.to_json())

@@ -71,8 +71,11 @@ def test_a_run_that_was_killed_anywhere_ends_bit_for_bit_as_one_that_was_not(
     whole: Whole, tmp_path: Path, long: bool
 ) -> None:
     for i in range(200 if long else 20):
-        name, draw, out = NAMES[i % len(NAMES)], random.Random(i), tmp_path / f"run-{i}"
-        recipe, seconds = whole.recipes[name], whole[name][3]
+        name = NAMES[i % len(NAMES)]
+        draw = random.Random(i)
+        out = tmp_path / f"run-{i}"
+        recipe = whole.recipes[name]
+        seconds = whole[name][3]
         hurt(recipe, out, draw, seconds)
         whole.same(name, child(recipe, out), out)
 
@@ -84,10 +87,10 @@ def test_a_chain_of_kills_in_one_interval_and_one_epoch_leaves_no_trace(
     """Saves are rare and epochs short, so several resumes start from one checkpoint in the second epoch or a later one."""
     recipe = whole.recipes[name]
     for i in range(20 if long else 1):
-        draw, out = random.Random(f"{name} {i}"), tmp_path / f"run-{i}"
-        due = recipe.checkpoints.every_steps * (
-            STEPS // recipe.checkpoints.every_steps - 1
-        )  # its epoch is not the first
+        draw = random.Random(f"{name} {i}")
+        out = tmp_path / f"run-{i}"
+        # its epoch is not the first
+        due = recipe.checkpoints.every_steps * (STEPS // recipe.checkpoints.every_steps - 1)
         for step in (
             due + 1,
             due + 2,
@@ -106,7 +109,8 @@ def test_a_chain_of_kills_in_one_interval_and_one_epoch_leaves_no_trace(
 def test_augmented_images_go_on_bit_for_bit_with_another_number_of_workers(
     whole: Whole, tmp_path: Path
 ) -> None:
-    recipe, out = whole.recipes["images"], tmp_path / "run"
+    recipe = whole.recipes["images"]
+    out = tmp_path / "run"
     assert recipe.workers == 1
     assert child(recipe, out, at_step(13)) is None
     whole.same("images", child(replace(recipe, workers=2), out), out)
@@ -138,7 +142,9 @@ def command(*words: str, **more: Any) -> "subprocess.Popen[str]":
 def test_the_command_itself_is_killed_goes_on_in_a_fresh_interpreter_and_proves_it(
     whole: Whole, tmp_path: Path
 ) -> None:
-    recipe, file, out = whole.recipes["causal"], tmp_path / "recipe.json", tmp_path / "run"
+    recipe = whole.recipes["causal"]
+    file = tmp_path / "recipe.json"
+    out = tmp_path / "run"
     file.write_text(replace(recipe, steps=400, checkpoints=R.Checkpoints(every_steps=5)).to_json())
     process = command("train", str(file), "--output", str(out))
     while len(all_checkpoints(out / "checkpoints")) < 2:

@@ -68,9 +68,14 @@ def test_kills_with_any_mean_time_between_them_end_in_one_hash(
 
     began = time.monotonic()
     expected = whole_run(tmp_path / "whole")
-    seconds, draw, kills, runs = time.monotonic() - began, random.Random(world), 0, 0
+    seconds = time.monotonic() - began
+    draw = random.Random(world)
+    kills = 0
+    runs = 0
     while kills < aim:
-        out, between, runs = tmp_path / f"run-{runs}", draw.uniform(0.2, 1.5) * seconds, runs + 1
+        out = tmp_path / f"run-{runs}"
+        between = draw.uniform(0.2, 1.5) * seconds
+        runs = runs + 1
         while kills < aim and fail(
             started(recipe, out, world), draw, draw.expovariate(1 / between)
         ):

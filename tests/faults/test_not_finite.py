@@ -47,7 +47,9 @@ def poison(
     rank: int | None = None,
 ) -> None:
     """Multiply the loss, or its gradient alone, of some steps; in one micro-batch or on one rank, if given."""
-    trainer, score, at = made.trainer, made.loss.loss_sums, [-1, -1]
+    trainer = made.trainer
+    score = made.loss.loss_sums
+    at = [-1, -1]
 
     def spoilt(answer: Any, batch: Any) -> dict[str, Tensor]:
         sums = score(answer, batch)
@@ -144,14 +146,14 @@ def test_the_step_is_not_taken_its_samples_are_named_and_the_next_one_is(
     name: str, whole: Whole, tmp_path: Path
 ) -> None:
     value, where, more = CASES[name]
-    recipe, out = (
-        replace(whole.recipes["causal"], steps=9, checkpoints=R.Checkpoints(every_steps=7)),
-        tmp_path / "run",
-    )
+    recipe = replace(whole.recipes["causal"], steps=9, checkpoints=R.Checkpoints(every_steps=7))
+    out = tmp_path / "run"
     found = poisoned(recipe, out, value, where, lambda step: step == BAD, **more)
     for seen, end in found if "world" in more else [found]:
         assert isinstance(end, str), end
-        before, bad, after = seen[BAD], seen[BAD + 1], seen[BAD + 2]
+        before = seen[BAD]
+        bad = seen[BAD + 1]
+        after = seen[BAD + 2]
         assert bad[0] == BAD + 1
         assert ("loss" in bad[1]) == (where == "loss")
         assert bad[3] == before[3] != after[3]  # bit by bit; and the run goes on
@@ -176,17 +178,14 @@ def good(out: Path) -> None:
 def test_beyond_the_budget_the_run_ends_with_one_line_every_refusal_is_logged_and_only_good_numbers_are_saved(
     where: str, whole: Whole, tmp_path: Path
 ) -> None:
-    recipe, out = (
-        replace(
-            whole.recipes["causal"],
-            guard=R.LossGuard(max_skipped_steps=2),
-            checkpoints=R.Checkpoints(every_steps=3, keep=9),
-        ),
-        tmp_path / "run",
+    recipe = replace(
+        whole.recipes["causal"],
+        guard=R.LossGuard(max_skipped_steps=2),
+        checkpoints=R.Checkpoints(every_steps=3, keep=9),
     )
-    (seen, end) = poisoned(
-        recipe, out, nan, where, lambda step: step in (2, 4, 8)
-    )  # steps 3, 5 and 9; 3 and 9 are saved
+    out = tmp_path / "run"
+    # steps 3, 5 and 9; 3 and 9 are saved
+    (seen, end) = poisoned(recipe, out, nan, where, lambda step: step in (2, 4, 8))
     assert "3 steps were skipped, the last, step 9, because the" in end["error"]
     assert "guard.max_skipped_steps allows 2" in end["error"]
     assert "\n" not in end["error"]
@@ -204,9 +203,8 @@ def test_beyond_the_budget_the_run_ends_with_one_line_every_refusal_is_logged_an
     assert steps_of(out) == list(range(1, STEPS + 1))
 
 
-UPDATES: dict[
-    str, Any
-] = {  # an update that puts a value into one weight, the first or the last; or a rate beyond all bounds
+# an update that puts a value into one weight, the first or the last; or a rate beyond all bounds
+UPDATES: dict[str, Any] = {
     **{
         f"{value} in the {'first' if i == 0 else 'last'} weight": (value, i)
         for value in (nan, inf, -inf)
@@ -249,13 +247,13 @@ def test_an_update_that_makes_weights_non_finite_ends_the_run_before_anything_of
         guard=R.LossGuard(max_skipped_steps=9),
         **given,
     )
-    out, refusals = tmp_path / "run", [1, 2, 3] if isinstance(own, tuple) else [0, 1, 2, 3]
+    out = tmp_path / "run"
+    refusals = [1, 2, 3] if isinstance(own, tuple) else [0, 1, 2, 3]
 
     def plot(made: run.Run, event: Any) -> None:
         if event is None:
-            poison(
-                made, nan, "loss", lambda step: step in refusals
-            )  # the steps before the update, saved too
+            # the steps before the update, saved too
+            poison(made, nan, "loss", lambda step: step in refusals)
         elif event.step == 4 and isinstance(own, tuple):
             made.trainer.optimiser.step = overflow(made, *own)  # type: ignore[method-assign]
 
@@ -273,16 +271,13 @@ def test_an_update_that_makes_weights_non_finite_ends_the_run_before_anything_of
     assert not (out / "model").exists()
     with pytest.raises(RuntimeError, match="the update of step 5 made the weights non-finite"):
         train(recipe, out, again)
-    assert [found.step for found in all_checkpoints(out / "checkpoints")] == [
-        4
-    ]  # and so after another start
+    # and so after another start
+    assert [found.step for found in all_checkpoints(out / "checkpoints")] == [4]
 
 
 def test_a_refusal_at_the_very_last_step_counts_too(whole: Whole, tmp_path: Path) -> None:
-    recipe, out = (
-        replace(whole.recipes["causal"], guard=R.LossGuard(max_skipped_steps=0), steps=5),
-        tmp_path / "run",
-    )
+    recipe = replace(whole.recipes["causal"], guard=R.LossGuard(max_skipped_steps=0), steps=5)
+    out = tmp_path / "run"
     assert "allows 0" in poisoned(recipe, out, nan, "loss", lambda step: step == 4)[1]["error"]
     assert not (out / "model").exists()
 

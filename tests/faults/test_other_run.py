@@ -63,7 +63,8 @@ class Runs:
 
     def begun(self, name: str, out: Path, steps: int = STEPS) -> R.Recipe:
         """A run that is to go on for some steps more, with its one checkpoint."""
-        found, recipe = self.saved(name), replace(self.recipes[name], steps=steps)
+        found = self.saved(name)
+        recipe = replace(self.recipes[name], steps=steps)
         write(
             out / "checkpoints", 3, found.all_tensors(), found.state | {"recipe": recipe.to_json()}
         )
@@ -92,7 +93,8 @@ def test_a_checkpoint_of_another_run_is_refused_with_the_field_that_differs(
     name: str, other: str, runs: Runs, tmp_path: Path
 ) -> None:
     """Only the recipe file was compared; a checkpoint's own recipe was saved and never read. SGD's in AdamW's run was a KeyError."""
-    recipe, found = runs.begun(name, tmp_path), runs.saved(other)
+    recipe = runs.begun(name, tmp_path)
+    found = runs.saved(other)
     write(
         tmp_path / "checkpoints",
         4,
@@ -138,7 +140,8 @@ def test_a_foreign_checkpoint_among_those_that_are_averaged_is_refused(
 
 
 def test_a_checkpoint_without_a_recipe_is_refused(runs: Runs, tmp_path: Path) -> None:
-    recipe, found = runs.begun("first", tmp_path), runs.saved("first")
+    recipe = runs.begun("first", tmp_path)
+    found = runs.saved("first")
     for wrong in (None, 3, "{}", "[]", '{"kind": "FixedBatch", "size": 1, "length": 2}', "{"):
         write(
             tmp_path / "checkpoints",
@@ -167,7 +170,8 @@ def test_a_damaged_recipe_file_is_restored_from_the_checkpoint_and_one_line_says
 ) -> None:
     """An empty recipe.json blocked `weft resume`, `weft status` and every use of the model."""
     recipe = replace(runs.recipes["first"], steps=6)
-    out, path = tmp_path / "run", tmp_path / "run" / "recipe.json"
+    out = tmp_path / "run"
+    path = tmp_path / "run" / "recipe.json"
     for _ in zip(range(4), whole_runs.train(recipe, out), strict=False):
         pass
     good = path.read_bytes()
@@ -191,7 +195,8 @@ def test_a_recipe_file_that_was_edited_in_place_is_told_from_a_damaged_one(
     recipe = replace(runs.recipes["first"], steps=6)
     for _ in zip(range(4), whole_runs.train(recipe, tmp_path), strict=False):
         pass
-    path, good = tmp_path / "recipe.json", (tmp_path / "recipe.json").read_text()
+    path = tmp_path / "recipe.json"
+    good = (tmp_path / "recipe.json").read_text()
     path.write_text(good.replace('"seed": 0', '"seed": 1'))
     for words in (["resume", str(tmp_path)], ["status", str(tmp_path)], ["train", str(tmp_path)]):
         assert cli.main(words) == 2

@@ -93,9 +93,8 @@ def test_a_corrupt_line_is_put_aside_with_place_and_reason(
 def test_above_a_handful_and_a_thousandth_it_stops_with_one_line_and_no_index(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "weft.data.reading.quarantine.SMALL_FILE_BAD_ROWS", 1
-    )  # eleven lines of 10 MB would take their time
+    # eleven lines of 10 MB would take their time
+    monkeypatch.setattr("weft.data.reading.quarantine.SMALL_FILE_BAD_ROWS", 1)
     lines = [row(i) for i in range(ROWS)]
     lines[10:10] = [CORRUPT[kind][0]] * 2
     data = made(tmp_path / "a.jsonl", lines)
@@ -441,9 +440,8 @@ def test_a_run_says_which_rows_were_set_aside_each_time_it_starts(tmp_path: Path
     train.write_text(
         '{"text": "half\n' * 10 + "".join(train.read_text().splitlines(keepends=True)[1:])
     )
-    made_ = replace(
-        made_, data=replace(made_.data, prepared_folder=str(tmp_path / "twice"))
-    )  # the first may still be read
+    # the first may still be read
+    made_ = replace(made_, data=replace(made_.data, prepared_folder=str(tmp_path / "twice")))
     with pytest.raises(
         ValueError, match=r"10 of 70 rows cannot be read .*--set data\.max_bad_row_fraction=0\.143"
     ):

@@ -106,7 +106,8 @@ def test_a_rank_that_dies_takes_all_down_soon_and_the_run_goes_on_bit_for_bit(
         ]
     )
     for i, (phase, step, rank) in enumerate(cases):
-        out, file = tmp_path / f"run-{i}", tmp_path / "recipe.json"
+        out = tmp_path / f"run-{i}"
+        file = tmp_path / "recipe.json"
         file.write_text(two(whole).to_json())
         process = start(file, out, phase, str(step), str(rank))
         try:
@@ -189,13 +190,15 @@ def test_no_process_is_left_thirty_seconds_after_a_rank_stops_or_torchrun_is_kil
 
 def leaves_no_process(how: str, whole: Whole, folder: Path, patience: float) -> None:
     folder.mkdir()
-    file, out = folder / "recipe.json", folder / "run"
+    file = folder / "recipe.json"
+    out = folder / "run"
     file.write_text(
         replace(two(whole), steps=100_000, checkpoints=R.Checkpoints(every_steps=50_000)).to_json()
     )
     process = start(file, out, "never", "0", "0")
     try:
-        ranks_, limit = [], time.time() + PATIENCE
+        ranks_ = []
+        limit = time.time() + PATIENCE
         while len(ranks_) < 2 or not (how == "killed early" or (out / "log.jsonl").exists()):
             assert process.poll() is None
             assert time.time() < limit

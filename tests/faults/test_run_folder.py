@@ -61,7 +61,8 @@ def held(folder: Path) -> dict[str, str]:
 @pytest.fixture
 def begun(tmp_path: Path) -> tuple[R.Recipe, Path]:
     """A run that died after its first save."""
-    recipe, out = own(tmp_path / "data"), tmp_path / "run"
+    recipe = own(tmp_path / "data")
+    out = tmp_path / "run"
     assert child(recipe, out, after_save(out, 3, 5)) is None
     assert all_checkpoints(out / "checkpoints")
     return recipe, out
@@ -87,7 +88,8 @@ def test_a_source_that_changed_between_two_starts_is_refused(
     folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    recipe, out = own(tmp_path / "data"), tmp_path / "run"
+    recipe = own(tmp_path / "data")
+    out = tmp_path / "run"
     recipe = recipe if folder else replace(recipe, data=replace(recipe.data, prepared_folder=None))
     assert child(recipe, out, after_save(out, 3, 5)) is None
     before = (tmp_path / "data" / "train.txt").read_bytes()
@@ -112,9 +114,8 @@ def test_a_source_that_changed_between_two_starts_is_refused(
         if folder
         else "bring the old data back, or start another run with --output"
     ) in said
-    assert all(
-        path.read_bytes() == held for path, held in shards.items()
-    )  # refused before the run's shards were written over
+    # refused before the run's shards were written over
+    assert all(path.read_bytes() == held for path, held in shards.items())
     (tmp_path / "data" / "train.txt").write_bytes(before)  # and with it, the run goes on
     assert isinstance(child(recipe, out), str)
 
@@ -190,7 +191,8 @@ def test_a_finished_run_without_checkpoints_is_not_trained_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What weft tune leaves."""
-    recipe, out = own(tmp_path / "data"), tmp_path / "run"
+    recipe = own(tmp_path / "data")
+    out = tmp_path / "run"
     for _ in whole_runs.train(recipe, out):
         pass
     shutil.rmtree(out / "checkpoints")
@@ -245,7 +247,8 @@ def test_where_checkpoints_are_averaged_the_steps_of_saves_may_not_change(tmp_pa
 
 
 def test_a_recipe_may_change_as_long_as_nothing_is_saved(tmp_path: Path) -> None:
-    recipe, out = own(tmp_path / "data"), tmp_path / "run"
+    recipe = own(tmp_path / "data")
+    out = tmp_path / "run"
     assert child(recipe, out, at_step(2)) is None
     assert isinstance(child(replace(recipe, seed=5), out), str)
     assert R.recipe_of_run(out).seed == 5
@@ -254,7 +257,8 @@ def test_a_recipe_may_change_as_long_as_nothing_is_saved(tmp_path: Path) -> None
 def test_another_spelling_of_the_same_files_and_folders_is_the_same_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe, out = own(tmp_path / "data", average=R.EMA(decay=0.5)), tmp_path / "run"
+    recipe = own(tmp_path / "data", average=R.EMA(decay=0.5))
+    out = tmp_path / "run"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path / "data")
     assert child(recipe, out, after_save(out, 3, 5)) is None
@@ -309,7 +313,9 @@ def test_a_length_that_does_not_fit_is_refused_before_the_first_step(tmp_path: P
 
 
 def test_a_second_trainer_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    recipe, out, answers = own(tmp_path / "data"), tmp_path / "run", []
+    recipe = own(tmp_path / "data")
+    out = tmp_path / "run"
+    answers = []
 
     def plot(made: run.Run, event: Any) -> None:
         if event and event.step == 5:
@@ -381,7 +387,8 @@ def test_a_damaged_newest_checkpoint_costs_its_interval_and_nothing_else(
 def test_the_log_holds_every_step_once_in_order_wherever_the_run_was_killed(
     kill: int, tmp_path: Path
 ) -> None:
-    recipe, out = own(tmp_path / "data", eval_every=2), tmp_path / "run"
+    recipe = own(tmp_path / "data", eval_every=2)
+    out = tmp_path / "run"
     assert child(recipe, out, at_step(kill)) is None
     assert isinstance(child(recipe, out), str)
     assert steps_of(out) == list(range(1, 9))
@@ -396,11 +403,9 @@ def test_the_log_holds_every_step_once_in_order_wherever_the_run_was_killed(
 def test_a_finished_run_says_so_and_changes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe, out, file = (
-        own(tmp_path / "data", average=R.AverageLast(checkpoints=2)),
-        tmp_path / "run",
-        tmp_path / "recipe.json",
-    )
+    recipe = own(tmp_path / "data", average=R.AverageLast(checkpoints=2))
+    out = tmp_path / "run"
+    file = tmp_path / "recipe.json"
     file.write_text(recipe.to_json())
     assert isinstance(child(recipe, out), str)
     assert is_finished(out)
@@ -424,7 +429,8 @@ def test_a_run_that_does_not_repeat_is_found_by_its_check(
     recipe, out = begun
     assert isinstance(child(recipe, out), str)
     last = read(out / "checkpoints" / "step-000000008")
-    groups, facts = last.all_tensors(), last.state
+    groups = last.all_tensors()
+    facts = last.state
     if what == "a weight":
         next(iter(groups["model"].values())).view(-1)[3] += 1e-7
     elif what == "a moment":

@@ -25,7 +25,8 @@ class Gate:
     """A disk that waits before each write until it is let through."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.open, self.reached = threading.Event(), threading.Event()
+        self.open = threading.Event()
+        self.reached = threading.Event()
         patch.setattr(storage, "os", Disk(self.before))
 
     def before(self, call: str, path: str) -> None:
@@ -108,7 +109,11 @@ def test_a_save_in_flight_is_completed_when_the_training_fails(tmp_path: Path) -
 @pytest.mark.alone
 def test_saving_and_loading_cost_little_more_than_the_bare_hash_and_file(tmp_path: Path) -> None:
     """In processor time, since a shared disk has moods."""
-    megabytes, saving, bare, loading, hashing = 64, [], [], [], []
+    megabytes = 64
+    saving = []
+    bare = []
+    loading = []
+    hashing = []
     weights = {f"layer.{i}": torch.randn(1 << 18) for i in range(megabytes)}
     for i in range(4):
         raw = b"".join(tensor.numpy().tobytes() for tensor in weights.values())

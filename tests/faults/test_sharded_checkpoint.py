@@ -27,7 +27,8 @@ from weft.training.checkpoints.sharded_writer import ShardedCheckpointWriter
 from .runs import Whole, ranks, train, whole
 
 __all__ = ["whole"]
-ONE, COPIES = (1, R.Parallel()), (2, R.Parallel())
+ONE = (1, R.Parallel())
+COPIES = (2, R.Parallel())
 GRIDS: list[tuple[int, R.Parallel]] = [
     ONE,
     COPIES,
@@ -193,8 +194,10 @@ def test_to_read_all_tensors_every_file_is_opened_once(
         writers = checkpoint.Writers(rank, 2, "token")
         with ShardedCheckpointWriter(tmp_path, 1, writers=writers, timeout=5.0) as writer:
             writer.submit(1, groups, {})
-    opened, layouts = list[str](), list[str]()
-    safe_open, loads = checkpoint_parts.safe_open, json.loads
+    opened = list[str]()
+    layouts = list[str]()
+    safe_open = checkpoint_parts.safe_open
+    loads = json.loads
 
     def open_and_note(path: Path, framework: str) -> Any:
         opened.append(path.name)
@@ -219,7 +222,8 @@ def test_to_read_all_tensors_every_file_is_opened_once(
 def test_a_damaged_part_is_named_and_the_checkpoint_before_it_is_used(
     whole: Whole, tmp_path: Path
 ) -> None:
-    out, told = tmp_path / "run", []
+    out = tmp_path / "run"
+    told = []
     start(causal(whole), out, GRIDS[2], stop=5)
     newest = out / "checkpoints" / "step-000000005"
     content = bytearray((newest / "part_00001.safetensors").read_bytes())
@@ -266,7 +270,8 @@ def test_a_part_that_never_comes_leaves_the_checkpoint_before_it(tmp_path: Path)
         return ShardedCheckpointWriter(tmp_path, 2, writers=writers, timeout=0.2)
 
     groups = {"model": {"w": torch.ones(3)}}
-    first, second = writer(0, 7), writer(1, 7)
+    first = writer(0, 7)
+    second = writer(1, 7)
     second.submit(1, groups, {})
     first.submit(1, groups, {})
     first.wait()
@@ -294,7 +299,9 @@ def test_a_lost_rank_ends_all_soon_and_the_run_continues_on_another_grid(
     from .test_ranks import LIMIT, PATIENCE, end, fallen, members
     from .test_ranks import start as torchrun
 
-    recipe, out, file = causal(whole), tmp_path / "run", tmp_path / "recipe.json"
+    recipe = causal(whole)
+    out = tmp_path / "run"
+    file = tmp_path / "recipe.json"
     file.write_text(replace(recipe, parallel=grid[1]).to_json())
     process = torchrun(file, out, phase, str(step), str(rank))
     try:

@@ -30,7 +30,8 @@ from .runs import STEPS, Whole, child, fork, patience, steps_of, told, wait, who
 
 __all__ = ["whole"]
 LIMIT = 10.0  # seconds
-PHASES: dict[str, tuple[Any, str]] = {  # what is called first in each
+# what is called first in each
+PHASES: dict[str, tuple[Any, str]] = {
     "import": (R, "apply_overrides"),
     "prepare": (prepare, "prepare"),
     "build": (run, "build_task"),
@@ -73,7 +74,8 @@ def twice(gap: float = 0.0) -> None:
 def at(phase: str, turn: int, gap: float) -> None:
     """Two signals the `turn`-th time that a phase begins."""
     owner, name = PHASES[phase]
-    inner, count = getattr(owner, name), [0]
+    inner = getattr(owner, name)
+    count = [0]
 
     def outer(*given: Any, **more: Any) -> Any:
         count[0] += 1
@@ -88,7 +90,8 @@ def command(
     recipe: R.Recipe, out: Path, plot: Callable[[], None] | None = None
 ) -> tuple[int, str, float]:
     """The command `weft train` in a child: its exit code, what it said, when it began."""
-    file, note = out.with_suffix(".recipe.json"), out.with_suffix(".json")
+    file = out.with_suffix(".recipe.json")
+    note = out.with_suffix(".json")
     file.write_text(recipe.to_json())
 
     def work() -> None:
@@ -113,8 +116,11 @@ def goes_on(name: str, whole: Whole, out: Path) -> None:
 def test_two_signals_at_any_phase_leave_soon_with_75_and_nothing_is_lost(
     phase: str, whole: Whole, tmp_path: Path
 ) -> None:
-    name, out, draw = "causal", tmp_path / "run", random.Random(phase)
-    recipe, turn = whole.recipes[name], draw.randint(2, 4) if phase in ("save", "validation") else 1
+    name = "causal"
+    out = tmp_path / "run"
+    draw = random.Random(phase)
+    recipe = whole.recipes[name]
+    turn = draw.randint(2, 4) if phase in ("save", "validation") else 1
     if phase in ("step", "update"):
         turn = draw.randint(6, 20)
     code, said, began = command(recipe, out, lambda: at(phase, turn, draw.choice([0.0, 0.01])))
@@ -139,11 +145,13 @@ def test_a_signal_to_every_process_of_a_run_saves_its_last_step(
     name: str, number: signal.Signals, whole: Whole, tmp_path: Path
 ) -> None:
     """As schedulers and Ctrl-C end a job: workers that the signal killed would end the run with an error, and with it the steps since a checkpoint."""
-    recipe, out = replace(whole.recipes[name], workers=2), tmp_path / "run"
+    recipe = replace(whole.recipes[name], workers=2)
+    out = tmp_path / "run"
 
     def signal_all() -> None:
         os.setpgrp()
-        backward, count = Trainer.backward, [0]
+        backward = Trainer.backward
+        count = [0]
 
         def outer(*given: Any, **more: Any) -> Any:
             count[0] += 1
@@ -163,11 +171,14 @@ def test_a_signal_to_every_process_of_a_run_saves_its_last_step(
 
 def test_a_signal_while_workers_start_stops_the_run(whole: Whole, tmp_path: Path) -> None:
     """A worker that it killed would end the run with an error."""
-    recipe, out = replace(whole.recipes["causal"], workers=2), tmp_path / "run"
+    recipe = replace(whole.recipes["causal"], workers=2)
+    out = tmp_path / "run"
 
     def signal_all() -> None:
         os.setpgrp()
-        start, train_step, sent = loader.start_worker, Trainer.train_step, list[bool]()
+        start = loader.start_worker
+        train_step = Trainer.train_step
+        sent = list[bool]()
 
         def slowly(worker: int) -> None:
             (tmp_path / f"worker{worker}-{os.getpid()}").touch()
@@ -212,7 +223,9 @@ def test_workers_end_with_a_run_that_fails_while_its_traceback_holds_them(
 def test_signals_at_any_moment_leave_soon_with_75(whole: Whole, tmp_path: Path, long: bool) -> None:
     name = "masked"
     for i in range(88 if long else 3):
-        draw, out, file = random.Random(i), tmp_path / f"run-{i}", tmp_path / "recipe.json"
+        draw = random.Random(i)
+        out = tmp_path / f"run-{i}"
+        file = tmp_path / "recipe.json"
         file.write_text(whole.recipes[name].to_json())
 
         def work(file: Path = file, out: Path = out) -> None:
@@ -267,9 +280,8 @@ def test_a_long_validation_is_broken_off_and_the_run_saved(whole: Whole, tmp_pat
 def test_a_validation_that_a_signal_broke_off_is_in_the_log_in_the_end(
     where: str, whole: Whole, tmp_path: Path
 ) -> None:
-    turn = (
-        2 if where == "validation" else 12 + 2
-    )  # in step 12, after two that are tried out: before the second validation ends
+    # in step 12, after two that are tried out: before the second validation ends
+    turn = 2 if where == "validation" else 12 + 2
     code, said, _ = command(whole.recipes["causal"], tmp_path / "run", lambda: at(where, turn, 0.0))
     assert code == commands.EXIT_STOPPED, said
     assert [line["step"] for line in told(tmp_path / "run") if "valid" in line] == [6]
@@ -285,15 +297,13 @@ def test_a_validation_that_a_signal_broke_off_is_in_the_log_in_the_end(
 def test_a_run_that_still_makes_its_first_batch_leaves_at_once(
     whole: Whole, tmp_path: Path
 ) -> None:
-    recipe, out = (
-        replace(
-            whole.recipes["causal"],
-            batch=R.FixedBatch(size=3_000_000, length=32),
-            micro_batch_size=1,
-            average=None,
-        ),
-        tmp_path / "run",
+    recipe = replace(
+        whole.recipes["causal"],
+        batch=R.FixedBatch(size=3_000_000, length=32),
+        micro_batch_size=1,
+        average=None,
     )
+    out = tmp_path / "run"
 
     def plot() -> None:
         walk = Loader.planned_steps

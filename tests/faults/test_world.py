@@ -87,7 +87,8 @@ def test_any_path_of_worlds_workers_and_micro_batches_reads_and_loses_the_same(
     (single,) = walk(recipe, tmp_path / "single", Leg(1, 0, None, STEPS), False)
     assert [e[0] for e in single] == list(range(1, STEPS + 1))
     for i in range(5 if long else 1):
-        draw, seen = random.Random(f"{name} {i}"), []
+        draw = random.Random(f"{name} {i}")
+        seen = []
         for leg in path(draw):
             found = walk(recipe, tmp_path / f"path-{i}", leg, one=draw.random() < 0.5)
             assert all(events == found[0] for events in found), (

@@ -7,7 +7,9 @@ import torch
 
 import weft
 
-V, END, START = 32, 1, 0
+V = 32
+END = 1
+START = 0
 SMALL: dict[str, dict[str, Any]] = {
     "gpt2": dict(depth=2, width=16, heads=2, positions=96),
     "bloom": dict(depth=2, width=16, heads=2),
@@ -55,7 +57,8 @@ def rows(*lengths: int, seed: int = 0, vocabulary: int = V) -> list[list[int]]:
 def scores(model: weft.Model, row: list[int], said: list[int] | list[list[int]]) -> torch.Tensor:
     """Log-probabilities after the prompt and after each token said, by one whole forward without a cache: (said + 1, V), or a batch."""
     target = torch.tensor(said).view(-1, len(said) if isinstance(said[0], int) else len(said[0]))
-    prompt, first = torch.tensor([row] * len(target)), torch.full((len(target), 1), START)
+    prompt = torch.tensor([row] * len(target))
+    first = torch.full((len(target), 1), START)
     logits = (
         model(prompt, torch.cat((first, target), 1))
         if model.encoder is not None

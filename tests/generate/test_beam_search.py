@@ -34,7 +34,8 @@ def everything(
 @pytest.mark.parametrize("name", ["gpt2", "bloom", "t5", "marian"])
 def test_a_wide_beam_is_an_exhaustive_search(name: str) -> None:
     """The five best answers of all, for prompts of unequal length in one batch; the length counts the end and no prompt."""
-    model, prompts = model_of(name, vocabulary=4, std=0.6), rows(5, 1, vocabulary=4)
+    model = model_of(name, vocabulary=4, std=0.6)
+    prompts = rows(5, 1, vocabulary=4)
     every = [everything(model, row, 4, 3) for row in prompts]
     for alpha in ALPHAS:
         for all_of_it, found in zip(
@@ -89,7 +90,8 @@ def test_the_length_penalty_does_not_count_the_prompt() -> None:
 @pytest.mark.parametrize("name", ["llama", "mistral", "t5", "marian"])
 def test_a_sentence_has_the_same_answers_alone_and_among_others(name: str) -> None:
     """Sentences leave the batch as they are done, their beams share one memory."""
-    model, prompts = model_of(name), rows(7, 2, 5)
+    model = model_of(name)
+    prompts = rows(7, 2, 5)
     together = beam_search(
         model,
         prompts,
@@ -121,7 +123,8 @@ def same_answers(found: list[GeneratedTokens], truth: list[GeneratedTokens]) -> 
 
 @pytest.mark.parametrize("name", ["gpt2", "bart"])
 def test_one_beam_is_greedy(name: str) -> None:
-    model, prompts = model_of(name), rows(7, 2, 5)
+    model = model_of(name)
+    prompts = rows(7, 2, 5)
     found = beam_search(
         model, prompts, num_beams=1, length_penalty=0.0, max_new_tokens=12, eos_ids=[END]
     )
@@ -131,7 +134,8 @@ def test_one_beam_is_greedy(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gpt2", "marian"])
 def test_log_probabilities_are_those_of_a_whole_forward(name: str) -> None:
-    model, (row,) = model_of(name), rows(5)
+    model = model_of(name)
+    (row,) = rows(5)
     for said in beam_search(
         model, [row], num_beams=4, num_return=4, max_new_tokens=9, eos_ids=[END]
     )[0]:
@@ -146,11 +150,9 @@ def test_ending_early_changes_no_answer(
     alpha: float, ends: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a long answer overtakes a short one that was over before."""
-    model, prompts, steps = (
-        model_of("gpt2", vocabulary=8, std=0.3),
-        rows(3, 5, 4, 2, 6, 1, 7, 8, vocabulary=8),
-        [],
-    )
+    model = model_of("gpt2", vocabulary=8, std=0.3)
+    prompts = rows(3, 5, 4, 2, 6, 1, 7, 8, vocabulary=8)
+    steps = []
     model.decoder.register_forward_hook(lambda _, given, __: steps.append(len(given[0].x_BLD)))
     how = dict(
         num_beams=3,
@@ -173,7 +175,8 @@ def test_ending_early_changes_no_answer(
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_an_answer_has_at_most_fifty_tokens_more_than_its_input(name: str) -> None:
-    model, prompts = model_of(name), rows(3, 7)
+    model = model_of(name)
+    prompts = rows(3, 7)
     assert [len(said[0].tokens) for said in beam_search(model, prompts, num_beams=2)] == [53, 57]
 
 
@@ -189,7 +192,8 @@ def test_an_answer_ends_where_the_positions_do() -> None:
 
 
 def test_a_neighbour_near_the_last_position_shortens_no_answer() -> None:
-    model, prompts = model_of("gpt2", positions=20), rows(3, 18, 5, 7)
+    model = model_of("gpt2", positions=20)
+    prompts = rows(3, 18, 5, 7)
     for row, found in zip(
         prompts, beam_search(model, prompts, num_beams=2, eos_ids=[END]), strict=True
     ):
@@ -197,7 +201,8 @@ def test_a_neighbour_near_the_last_position_shortens_no_answer() -> None:
 
 
 def test_beams_of_a_sentence_share_its_memory_without_a_copy() -> None:
-    model, kept = model_of("marian"), []
+    model = model_of("marian")
+    kept = []
     model.decoder.blocks[0].cross_attention.inner.register_forward_hook(
         lambda _, given, __: kept.append(given[3].memory[0])
     )

@@ -19,7 +19,8 @@ FREE = Sampling(temperature=1.5, top_k=20, top_p=0.95, min_p=0.01, repetition_pe
 @pytest.mark.parametrize("name", [*DECODERS, *PAIRS])
 def test_cached_is_uncached_token_for_token_with_prompts_of_unequal_length(name: str) -> None:
     """More tokens than any window reaches and than a window's store holds at once."""
-    model, prompts = model_of(name), rows(9, 2, 5)
+    model = model_of(name)
+    prompts = rows(9, 2, 5)
     for row, said in zip(prompts, generate(model, prompts, max_new_tokens=80), strict=True):
         assert len(said.tokens) == 80
         assert is_greedy(model, row, said.tokens)
@@ -28,7 +29,8 @@ def test_cached_is_uncached_token_for_token_with_prompts_of_unequal_length(name:
 @pytest.mark.parametrize("name", ["llama", "mistral", "marian"])
 @pytest.mark.parametrize("how", [GREEDY, FREE], ids=["greedy", "sampled"])
 def test_a_row_says_the_same_alone_and_among_others(name: str, how: Sampling) -> None:
-    model, prompts = model_of(name), rows(9, 2, 5, 2)
+    model = model_of(name)
+    prompts = rows(9, 2, 5, 2)
     alone = [
         generate(model, [row], max_new_tokens=20, sampling=how, eos_ids=[END], seeds=[i])[0]
         for i, row in enumerate(prompts)
@@ -40,7 +42,8 @@ def test_a_row_says_the_same_alone_and_among_others(name: str, how: Sampling) ->
 
 
 def test_a_seed_decides_and_another_seed_says_another_thing() -> None:
-    model, prompts = model_of("gpt2", std=0.1), rows(4) * 3
+    model = model_of("gpt2", std=0.1)
+    prompts = rows(4) * 3
     first, second, third = generate(
         model, prompts, max_new_tokens=30, sampling=Sampling(), seeds=[5, 5, 6]
     )
@@ -54,7 +57,8 @@ def test_a_seed_decides_and_another_seed_says_another_thing() -> None:
 
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_log_probabilities_are_those_of_a_whole_forward_before_temperature(name: str) -> None:
-    model, (row,) = model_of(name), rows(5)
+    model = model_of(name)
+    (row,) = rows(5)
     for how in (GREEDY, FREE):
         said = generate(model, [row], max_new_tokens=12, sampling=how)[0]
         truth = scores(model, row, said.tokens)[:-1].gather(1, torch.tensor(said.tokens)[:, None])[
@@ -64,7 +68,9 @@ def test_log_probabilities_are_those_of_a_whole_forward_before_temperature(name:
 
 
 def test_finished_rows_leave_the_batch() -> None:
-    model, sizes, prompts = model_of("gpt2"), [], rows(3, 6, 4, 8)
+    model = model_of("gpt2")
+    sizes = []
+    prompts = rows(3, 6, 4, 8)
     alone = [generate(model, [row], max_new_tokens=30)[0].tokens for row in prompts]
     ends = [alone[0][2], alone[1][5]]  # tokens that some rows say sooner than others
     model.decoder.blocks[0].register_forward_hook(lambda _, given, __: sizes.append(len(given[0])))
@@ -80,7 +86,8 @@ def test_finished_rows_leave_the_batch() -> None:
 
 
 def test_a_row_that_is_done_says_nothing_more_while_others_go_on() -> None:
-    model, prompts = model_of("bloom", std=0.1), rows(3, 6, 4, 8, 5, 7)
+    model = model_of("bloom", std=0.1)
+    prompts = rows(3, 6, 4, 8, 5, 7)
     seen: dict[int, list[int]] = {}
     for row, token, _, ended in stream(
         model,
@@ -109,7 +116,8 @@ def test_a_row_that_is_done_says_nothing_more_while_others_go_on() -> None:
 
 
 def test_a_penalty_on_repetition_counts_the_prompt_and_what_was_said() -> None:
-    model, prompts = model_of("gpt2", std=0.1), rows(6, 3)
+    model = model_of("gpt2", std=0.1)
+    prompts = rows(6, 3)
     for row, found in zip(
         prompts,
         generate(
@@ -136,7 +144,8 @@ def test_a_penalty_on_repetition_counts_the_prompt_and_what_was_said() -> None:
 
 
 def test_encoder_decoders_begin_with_what_they_are_given() -> None:
-    model, prompts = model_of("marian"), rows(5, 3)
+    model = model_of("marian")
+    prompts = rows(5, 3)
     long = generate(model, prompts, max_new_tokens=6)
     rest = generate(
         model,
@@ -191,7 +200,8 @@ def test_models_that_cannot_speak_say_so() -> None:
 
 
 def test_each_row_may_have_a_limit_of_its_own() -> None:
-    model, prompts = model_of("llama"), rows(4, 6, 3)
+    model = model_of("llama")
+    prompts = rows(4, 6, 3)
     for said, limit, row in zip(
         generate(model, prompts, max_new_tokens=[3, 9, 1]), (3, 9, 1), prompts, strict=True
     ):
@@ -209,7 +219,8 @@ def test_scores_that_are_no_numbers_are_said_so() -> None:
 
 
 def test_a_limit_for_each_prompt_is_one_for_each() -> None:
-    model, prompts = model_of("llama"), rows(2, 1)
+    model = model_of("llama")
+    prompts = rows(2, 1)
     assert [len(said.tokens) for said in generate(model, prompts, max_new_tokens=[1, 5])] == [1, 5]
     for wrong in ([0, 5], [3], [3, 3, 3], 0):
         with pytest.raises(ValueError, match="one for each of the 2 prompts"):

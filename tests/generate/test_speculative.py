@@ -18,7 +18,8 @@ from .made import DECODERS, END, PAIRS, model_of, rows
 @pytest.mark.parametrize("name", [*DECODERS, *PAIRS])
 def test_greedy_speculation_says_the_models_own_tokens(name: str) -> None:
     """Also past what a window holds, which has to be taken back; a draft that is often right and one that never is."""
-    model, (row,) = model_of(name), rows(6)
+    model = model_of(name)
+    (row,) = rows(6)
     truth = generate(model, [row], max_new_tokens=60, eos_ids=[END])[0]
     for draft, how in (
         (model, {}),
@@ -34,7 +35,9 @@ def test_greedy_speculation_says_the_models_own_tokens(name: str) -> None:
 
 
 def test_a_good_draft_saves_readings() -> None:
-    model, (row,), reads = model_of("gpt2"), rows(6), []
+    model = model_of("gpt2")
+    (row,) = rows(6)
+    reads = []
     draft = model_of("gpt2")
     model.decoder.register_forward_hook(lambda *_: reads.append(1))
     speculative_generate(model, [row], draft_model=draft, max_new_tokens=60, draft_length=4)
@@ -45,11 +48,9 @@ class Chain:
     """In the place of a reading: the next token depends on the last two that were read and not forgotten."""
 
     def __init__(self, logits_VVV: torch.Tensor, read: list[int]) -> None:
-        self.logits_VVV, self.read, self.cache = (
-            logits_VVV,
-            read,
-            SimpleNamespace(next_B=logits_VVV),
-        )
+        self.logits_VVV = logits_VVV
+        self.read = read
+        self.cache = SimpleNamespace(next_B=logits_VVV)
 
     def __call__(self, ids_BL: torch.Tensor, last: int = 1) -> torch.Tensor:
         self.read = self.read + ids_BL[0].tolist()
@@ -69,7 +70,8 @@ def test_what_is_drawn_follows_the_model_whatever_the_draft(
     how: Sampling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers of three tokens from a vocabulary of three, 1,500 of them with fixed seeds, beside their exact probabilities."""
-    model, draft = model_of("gpt2", vocabulary=3), model_of("gpt2", vocabulary=3)
+    model = model_of("gpt2", vocabulary=3)
+    draft = model_of("gpt2", vocabulary=3)
     p_VVV, q_VVV = torch.randn(2, 3, 3, 3, generator=torch.Generator().manual_seed(1))
     monkeypatch.setattr(
         speculative,
@@ -88,7 +90,8 @@ def test_what_is_drawn_follows_the_model_whatever_the_draft(
     counts = Counter(tuple(said.tokens) for said in answers)
     total = 0.0
     for tokens in product(range(3), repeat=3):
-        share, path = 1.0, [0, 1, *tokens]
+        share = 1.0
+        path = [0, 1, *tokens]
         for i in range(2, 5):
             seen = torch.zeros(1, 3, dtype=torch.bool)
             seen[0, path[1:i]] = True

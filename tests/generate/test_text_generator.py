@@ -121,7 +121,8 @@ def test_a_stop_string_is_found_across_tokens_and_never_shown(
     text: str, stops: tuple[str, ...], shown: str
 ) -> None:
     tokenizer = fit_tokenizer(R.ByteTokenizer(), lambda: TEXT)
-    spoken, pieces = StreamDetokenizer(tokenizer, [], stops), []
+    spoken = StreamDetokenizer(tokenizer, [], stops)
+    pieces = []
     for token in tokenizer.encode(text).tolist():
         pieces.append(spoken.add(token))
         if spoken.stopped:
@@ -150,7 +151,8 @@ def test_an_answer_ends_at_a_stop_string_whether_streamed_or_whole(byte: Tokeniz
 
 
 def test_answers_come_in_the_order_of_their_prompts_with_a_sample_a_seed(byte: Tokenizer) -> None:
-    one, prompts = writer(byte), ["the quick brown fox", "a", "ein Tag"]
+    one = writer(byte)
+    prompts = ["the quick brown fox", "a", "ein Tag"]
     found = one.generate(
         prompts, max_new_tokens=9, sampling=Sampling(seed=4), samples=3, batch_size=2
     )
@@ -197,10 +199,8 @@ def test_what_is_wrong_with_a_row_names_it(byte: Tokenizer) -> None:
 
 
 def test_translations_come_in_order_and_blank_lines_stay_blank(byte: Tokenizer) -> None:
-    one, texts = (
-        writer(byte, "transformer"),
-        ["the lazy dog runs", "", "a fox", "  ", "ein Tag für Füchse"],
-    )
+    one = writer(byte, "transformer")
+    texts = ["the lazy dog runs", "", "a fox", "  ", "ein Tag für Füchse"]
     calls: list[tuple[int, int]] = []
     found = one.translate(
         texts, batch_size=2, progress=lambda done, total: calls.append((done, total))
@@ -256,7 +256,8 @@ def test_marks_that_a_tokenizers_file_asks_for_are_put(byte: Tokenizer) -> None:
     inner.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 2), ("</s>", 3)]
     )
-    marked, plain = Tokenizer(inner.to_str()), byte.encode("a fox").tolist()
+    marked = Tokenizer(inner.to_str())
+    plain = byte.encode("a fox").tolist()
     assert writer(marked, "transformer").encode_prompt("a fox") == [2, *plain, 3]
     assert writer(marked).encode_prompt("a fox") == [2, *plain], "a decoder goes on from the text"
 

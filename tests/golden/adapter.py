@@ -19,11 +19,12 @@ from weft.nn.model import build
 from weft.support.values import from_plain, to_plain
 
 ROOT = Path(__file__).parents[2]
+# these run a second time with the dropout they have
 DROPOUT = (
     "translate_multi30k:tiny",
     "classify_sst2:tiny",
     "gpt_char:large",
-)  # these run a second time with the dropout they have
+)
 FAMILIES = family_names()
 
 

@@ -57,7 +57,8 @@ def first_difference(golden: Golden, now: Golden, exact: bool) -> str | None:
 def is_equal(golden: Any, now: Any, exact: bool) -> bool:
     if exact or not isinstance(golden, str):
         return bool(golden == now)
-    before, after = float.fromhex(golden), float.fromhex(now)
+    before = float.fromhex(golden)
+    after = float.fromhex(now)
     return abs(after - before) <= TOLERANCE * max(abs(before), abs(after))
 
 

@@ -98,11 +98,11 @@ def same_draws() -> Any:
                 func._schema.name in ("aten::normal_", "aten::uniform_")
                 and args[0].device.type == "cpu"
             ):
-                shape, asked = tuple(args[0].shape), kwargs.get("generator")
+                shape = tuple(args[0].shape)
+                asked = kwargs.get("generator")
                 key = (asked.initial_seed(), *shape) if asked is not None else ()
-                if (
-                    key not in self.generators or not key
-                ):  # a truncated normal draws from one generator until all its numbers fit
+                # a truncated normal draws from one generator until all its numbers fit
+                if key not in self.generators or not key:
                     self.generators[key] = torch.Generator().manual_seed(
                         crc32(repr(shape).encode())
                     )

@@ -115,11 +115,12 @@ TEXTS: dict[str, Callable[[Random], str]] = {
     "conll2003/train.txt.gz": lines(60, tagged_sentence),
     "conll2003/valid.txt.gz": lines(9, tagged_sentence),
 }
+# what the first run reads, relative to the working directory
 CLONE = (
     "src/weft/a.py",
     "docs/a.md",
     "README.md",
-)  # what the first run reads, relative to the working directory
+)
 IMAGES = ("cifar10/train", "cifar10/test")
 ARRAYS = (
     "cifar10/train.npz",
@@ -129,7 +130,8 @@ ARRAYS = (
     "fashion-mnist/t10k-images-idx3-ubyte.gz",
     "fashion-mnist/t10k-labels-idx1-ubyte.gz",
 )
-BOXES = {  # table, folder of images, classes
+# table, folder of images, classes
+BOXES = {
     "digits_in_scenes/train.json": ("digits_in_scenes/train", 10),
     "digits_in_scenes/valid.json": ("digits_in_scenes/valid", 10),
     "digits_in_small_scenes/train.json": ("digits_in_small_scenes/train", 10),
@@ -167,7 +169,8 @@ def write_arrays(path: Path, random: Random) -> None:
 def write_boxes(root: Path, table: str, folder: str, classes: int) -> None:
     """Images of noise with none to three boxes, in COCO's layout."""
     (root / folder).mkdir(parents=True, exist_ok=True)
-    images, annotations = [], []
+    images = []
+    annotations = []
     for number in range(12):
         random = Random(f"{folder}/{number}")
         Image.frombytes("RGB", (48, 32), random.randbytes(48 * 32 * 3)).save(

@@ -17,7 +17,8 @@ from .compute import PARTS, STEPS, computed
 def test_losses_gradient_norms_and_outputs_are_those_of_the_golden_file(
     part: str, record_property: Any
 ) -> None:
-    golden, now = read_golden(), computed(part)
+    golden = read_golden()
+    now = computed(part)
     exact = is_same_machine(golden, now)
     record_property("compared", "bit for bit" if exact else "to 1e-5")
     if not exact:

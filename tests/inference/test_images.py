@@ -78,10 +78,12 @@ def test_a_model_classifies_files_bytes_and_images_alike(folder: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["CMYK", "YCbCr", "LAB", "HSV", "PA", "RGBX", "I;16"])
 def test_an_image_of_any_mode_is_seen_as_its_colours(mode: str, folder: Path) -> None:
-    model, image = weft.open(folder / "model"), picture(0, True)
+    model = weft.open(folder / "model")
+    image = picture(0, True)
     if mode == "I;16":
         pixels = np.asarray(image.convert("L"))
-        other, plain = Image.fromarray(pixels.astype(np.uint16) << 8), Image.fromarray(pixels)
+        other = Image.fromarray(pixels.astype(np.uint16) << 8)
+        plain = Image.fromarray(pixels)
     else:
         other = image.convert("P" if mode == "PA" else "RGB").convert(mode)
         plain = other.convert("RGB")
@@ -404,7 +406,8 @@ def trained(
 def test_a_run_is_evaluated_on_images_of_any_size_as_it_classifies_them(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, data = trained(tmp_path, FLIPPED), str(folder / "data")
+    run = trained(tmp_path, FLIPPED)
+    data = str(folder / "data")
     assert main(["classify", str(run), data, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     right = [row["prediction"] == Path(row["file"]).parent.name for row in rows]
@@ -422,7 +425,8 @@ def test_the_data_of_a_run_are_evaluated_as_training_validated_them(
     task = task_of(weft.open(run), None)
     assert isinstance(task, R.Classification)
     assert task.eval_transforms is not None
-    image, rng = picture(1, True, (16, 16)), np.random.default_rng(0)
+    image = picture(1, True, (16, 16))
+    rng = np.random.default_rng(0)
     before, now = (
         ImagePipeline(steps)(image, None, rng)[0]
         for steps in (validated or usual_transforms(16), task.eval_transforms)
@@ -449,7 +453,8 @@ def test_a_detector_has_no_vector_of_an_image(
     verb: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     weft.save(weft.build(detector()), tmp_path / "detr", to="weft")
-    name, data = str(tmp_path / "detr"), str(folder / "data")
+    name = str(tmp_path / "detr")
+    data = str(folder / "data")
     words = [data] if verb == "embed" else ["--data", data, "--valid", data, "--shots", "1"]
     assert main([verb, name, *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()

@@ -87,7 +87,8 @@ def test_each_words_tag_is_read_at_its_first_piece_and_words_beyond_the_row_are_
     sentences = [text.split() for text in TEXTS] + [["unknowable", "words"], [], ["house"] * 100]
     found = methods.tag(own, sentences)
     for words, tags in zip(sentences[:-2], found, strict=False):
-        logits, place = model(**ids(" ".join(words))).logits[0].double(), 1
+        logits = model(**ids(" ".join(words))).logits[0].double()
+        place = 1
         for word, (name, share) in zip(words, tags, strict=True):
             best, which = logits[place].softmax(-1).max(-1)
             assert (name, share) == (
@@ -134,7 +135,8 @@ def test_of_a_long_text_the_best_window_answers_and_the_least_sure_that_there_is
     model, own = theirs("answer", tmp_path)
     later = 0
     for question in ("who", "what is it", "why not ?"):
-        long, asked = " ".join(TEXTS * 4), []
+        long = " ".join(TEXTS * 4)
+        asked = []
         fields = {
             "id": "",
             "question": question,
@@ -144,7 +146,8 @@ def test_of_a_long_text_the_best_window_answers_and_the_least_sure_that_there_is
         }
         for window in question_windows(fields, QUESTIONS, tokenizer()):
             tokens = [2, *window["question"].tolist(), 3, *window["context"].tolist(), 3]
-            first, last = len(window["question"]) + 2, len(tokens) - 1
+            first = len(window["question"]) + 2
+            last = len(tokens) - 1
             segments = [0] * first + [1] * (len(tokens) - first)
             out = model(input_ids=torch.tensor([tokens]), token_type_ids=torch.tensor([segments]))
             asked.append(
@@ -241,10 +244,8 @@ def test_vectors_are_the_mean_the_first_or_the_last_of_transformers_own(tmp_path
 def test_what_was_tuned_reads_as_far_as_its_model_and_what_began_from_nothing_as_far_as_its_rows() -> (
     None
 ):
-    head, texts = (
-        S.ClassifierHead(num_labels=2),
-        [(f"{'the man ' * 12}{end}", None) for end in ("runs", "flies")],
-    )
+    head = S.ClassifierHead(num_labels=2)
+    texts = [(f"{'the man ' * 12}{end}", None) for end in ("runs", "flies")]
     for init_from, alike in ((None, True), ("before", False)):
         recipe: Any = SimpleNamespace(
             batch=SimpleNamespace(length=16),
@@ -303,10 +304,8 @@ def test_a_pair_of_robertas_has_two_ends_between_as_transformers_writes_it(
     made = tokenizers.Tokenizer(
         models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="<unk>")
     )
-    made.pre_tokenizer, made.post_processor = (
-        pre_tokenizers.WhitespaceSplit(),
-        processors.RobertaProcessing(("</s>", 2), ("<s>", 0)),
-    )
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     config = transformers.RobertaConfig(
         vocab_size=len(names),
         hidden_size=32,
@@ -327,7 +326,8 @@ def test_a_pair_of_robertas_has_two_ends_between_as_transformers_writes_it(
     model = head(config).eval()
     model.save_pretrained(tmp_path)
     made.save(str(tmp_path / "tokenizer.json"))
-    own, theirs = opened(tmp_path), transformers.PreTrainedTokenizerFast(tokenizer_object=made)
+    own = opened(tmp_path)
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=made)
     for first, second in zip(TEXTS[4:], TEXTS, strict=False):
         given = theirs(first, second, return_tensors="pt", return_token_type_ids=False)
         right = model(**given)
@@ -338,7 +338,8 @@ def test_a_pair_of_robertas_has_two_ends_between_as_transformers_writes_it(
         else:
             (found,) = methods.answer(own, [(first, second)])
             inside = torch.tensor([part == 1 for part in given.sequence_ids(0)])
-            start, end = right.start_logits[0][inside], right.end_logits[0][inside]
+            start = right.start_logits[0][inside]
+            end = right.end_logits[0][inside]
             assert found.score == pytest.approx(
                 max(float(start[i] + end[i:].max()) for i in range(len(start))), abs=1e-4
             )

@@ -49,7 +49,8 @@ def test_visible_patches_stay_and_hidden_ones_are_the_models_guess(folder: Path)
         hidden_states = model.model.encode(model.model.embed(pixels[None]).select(visible))
         guess = model.model.read(hidden_states)[0]  # type: ignore[index]
     for cell in range(16):
-        row, column = 4 * (cell // 4), 4 * (cell % 4)
+        row = 4 * (cell // 4)
+        column = 4 * (cell % 4)
         box = (column, row, column + 4, row + 4)
         original, masked, rebuilt = (np.array(p.crop(box)) for p in found[:3])
         if cell in masks["hidden"]:
@@ -66,7 +67,8 @@ def test_visible_patches_stay_and_hidden_ones_are_the_models_guess(folder: Path)
 def test_the_command_draws_a_line_per_image(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, image = tmp_path / "out.png", str(folder / "image.png")
+    out = tmp_path / "out.png"
+    image = str(folder / "image.png")
     arguments = ["reconstruct", str(folder / "model"), image, image, "--draw", str(out), "--json"]
     assert main(arguments) == 0
     rows = json.loads(capsys.readouterr().out)["images"]

@@ -34,7 +34,9 @@ SPECS: dict[str, S.Spec] = {
     "qwen3": weft.qwen3(**SMALL, kv_heads=1, head_dim=8, hidden=24),
     "dinov2": weft.dinov2(depth=2, width=16, heads=2, image_size=28),
 }
-WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+CONFIG = "config.json"
 TABLE = "bert.embeddings.word_embeddings.weight"
 
 
@@ -49,7 +51,8 @@ def mlm(tmp_path: Path) -> Path:
 
 
 def same(a: weft.Model, b: weft.Model) -> bool:
-    ours, theirs = a.state_dict(), b.state_dict()
+    ours = a.state_dict()
+    theirs = b.state_dict()
     return (
         list(ours) == list(theirs)
         and all(torch.equal(ours[n], theirs[n]) for n in ours)
@@ -92,7 +95,9 @@ def test_a_saved_model_loads_equal_in_one_file_or_in_shards(
 
 def deep_gpt() -> S.Spec:
     """A DeepNorm GPT: no family can say it."""
-    plain, scales, norm = SPECS["gpt2"], S.deepnorm_scales("decoder", decoder=2), S.LayerNorm()
+    plain = SPECS["gpt2"]
+    scales = S.deepnorm_scales("decoder", decoder=2)
+    norm = S.LayerNorm()
     look, feed = (
         S.get_path(plain, f"decoder.blocks.0.{name}.inner") for name in ("attention", "feedforward")
     )
@@ -165,7 +170,8 @@ def test_a_fresh_head_starts_as_a_built_one_and_the_rest_comes_from_the_file(mlm
     head = S.ClassifierHead(num_labels=3)
     model = weft.load(mlm, head=head, new_parts={"head"}, seed=5)
     assert model.spec.head == head
-    file, built = made().state_dict(), weft.build(model.spec, seed=5).state_dict()
+    file = made().state_dict()
+    built = weft.build(model.spec, seed=5).state_dict()
     assert {n for n in built if n.startswith("head.")} == {"head.out.weight", "head.out.bias"}
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, (built if name.startswith("head.") else file)[name])
@@ -186,7 +192,8 @@ def test_a_new_head_that_is_not_said_to_be_fresh_is_an_error_that_lists_its_tens
 
 def test_fresh_may_name_any_part_and_only_parts_that_exist(mlm: Path) -> None:
     model = weft.load(mlm, new_parts={"encoder.blocks.1", "source.segments"}, seed=7)
-    file, built = made().state_dict(), weft.build(model.spec, seed=7).state_dict()
+    file = made().state_dict()
+    built = weft.build(model.spec, seed=7).state_dict()
     for name, tensor in model.state_dict().items():
         assert torch.equal(
             tensor,
@@ -292,9 +299,8 @@ def test_tied_weights_stay_tied_through_save_load_to_and_meta(tmp_path: Path, na
         assert not torch.equal(after[..., 5], before[..., 5])
         assert torch.equal(after[..., 20], before[..., 20])
     files = load_file(tmp_path / WEIGHTS)
-    assert len(files) == len(model.state_dict()) - (
-        0 if name != "gpt2" else 8
-    )  # GPT-2 fuses query, key and value
+    # GPT-2 fuses query, key and value
+    assert len(files) == len(model.state_dict()) - (0 if name != "gpt2" else 8)
 
 
 # Configurations
@@ -446,7 +452,8 @@ def test_a_save_that_fails_leaves_the_older_model_whole(
     mlm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {p.name: p.read_bytes() for p in mlm.iterdir()}
-    real, calls = tensor_files.write_tensor_file, []
+    real = tensor_files.write_tensor_file
+    calls = []
 
     def full(*given: Any, **more: Any) -> None:
         calls.append(given)

@@ -39,15 +39,18 @@ def test_weights_of_another_image_size_give_what_the_forward_pass_gave_by_itself
     name: str, side: int, tmp_path: Path
 ) -> None:
     """Before, the position table was refused: no test loaded one of another size."""
-    small, other = model(spec(name, 32), 1), model(spec(name, side), 2)
+    small = model(spec(name, 32), 1)
+    other = model(spec(name, side), 2)
     weft.save(small, tmp_path, to="weft")
     initialise_from(other, str(tmp_path))
     images = torch.randn(2, 3, side, side)
     with torch.no_grad():
-        truth, found = small(images), other(images)
+        truth = small(images)
+        found = other(images)
     assert truth.std() > 0.02
     assert torch.equal(found, truth)
-    table, mine = small.source.positions.weight, other.source.positions.weight
+    table = small.source.positions.weight
+    mine = other.source.positions.weight
     extra = len(small.spec.source.extra_tokens)
     assert torch.equal(mine[:extra], table[:extra])
     assert torch.equal(mine, table) == (side == 32)
@@ -65,7 +68,8 @@ def test_a_larger_window_takes_the_smaller_ones_bias_interpolated(tmp_path: Path
             classes=5,
         )
 
-    old, new = model(swin(4), 1), model(swin(6), 2)
+    old = model(swin(4), 1)
+    new = model(swin(6), 2)
     weft.save(old, tmp_path, to="weft")
     initialise_from(new, str(tmp_path))
     name = "encoder.stages.1.1.attention.inner.offsets.weight"

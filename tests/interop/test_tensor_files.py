@@ -32,7 +32,9 @@ class CountedTensors:
     """Reads tensors, and knows how many bytes of what it returned are still in memory."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
-        self.tensors, self.live, self.peak = tensors, 0, 0
+        self.tensors = tensors
+        self.live = 0
+        self.peak = 0
 
     def __call__(self, name: str) -> Tensor:
         tensor = self.tensors[name].clone()

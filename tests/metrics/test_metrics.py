@@ -75,7 +75,8 @@ def test_correlations_are_scipys_also_with_ties() -> None:
     stats = pytest.importorskip("scipy.stats", reason="the oracle: pip install scipy")
     draw = np.random.default_rng(0)
     for _ in range(20):
-        said, right = draw.normal(size=40).round(1), draw.integers(6, size=40) / 5
+        said = draw.normal(size=40).round(1)
+        right = draw.integers(6, size=40) / 5
         assert value(pearson(said, right)) == pytest.approx(
             stats.pearsonr(said, right)[0], abs=1e-12
         )
@@ -134,9 +135,8 @@ def test_answers_are_compared_without_case_punctuation_articles_and_gaps() -> No
     assert normalise_answer("The  Eiffel-Tower, an (iron) lattice!") == "eiffeltower iron lattice"
     assert exact_match("the cat.", "Cat") == 1.0
     assert token_f1("a black cat", "the black dog") == 0.5  # one word of two on either side
-    assert token_f1("cat cat", "cat cat dog") == pytest.approx(
-        4 / 5
-    )  # a word counts as often as it stands there
+    # a word counts as often as it stands there
+    assert token_f1("cat cat", "cat cat dog") == pytest.approx(4 / 5)
     assert token_f1("cat cat", "cat") == pytest.approx(2 / 3)
     assert (token_f1("", ""), token_f1("the", "a"), token_f1("cat", "")) == (1.0, 1.0, 0.0)
 

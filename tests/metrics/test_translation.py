@@ -33,14 +33,10 @@ def test_the_plain_name_belongs_to_detokenised_text_alone_and_every_figure_has_i
     None
 ):
     """Bug 20: a figure on tokenised text that does not say so."""
-    plain, lower = (
-        dict(bleu(HYPOTHESES, REFERENCES)),
-        dict(bleu(HYPOTHESES, REFERENCES, lowercase=True)),
-    )
-    none, moses = (
-        dict(bleu(HYPOTHESES, REFERENCES, tokenize="none")),
-        dict(tokenised_bleu(HYPOTHESES, REFERENCES, "de")),
-    )
+    plain = dict(bleu(HYPOTHESES, REFERENCES))
+    lower = dict(bleu(HYPOTHESES, REFERENCES, lowercase=True))
+    none = dict(bleu(HYPOTHESES, REFERENCES, tokenize="none"))
+    moses = dict(tokenised_bleu(HYPOTHESES, REFERENCES, "de"))
     assert list(plain) == ["BLEU", "BLEU signature"]
     assert next(iter(lower)) == "BLEU (lower-cased)"
     assert next(iter(none)) == "BLEU (of tokenised text)"
@@ -84,11 +80,12 @@ def test_unequal_numbers_of_translations_and_references_are_refused() -> None:
         ("No. 5 is alive. No. Really", "en", "No. 5 is alive . No . Really"),
         ("a well-known fact -- or so...", "en", "a well-known fact -- or so ..."),
         ('He said "stop" (twice).', "en", 'He said " stop " ( twice ) .'),
+        # a small letter follows: an abbreviation, for all that is known
         (
             "an end. of sorts",
             "en",
             "an end. of sorts",
-        ),  # a small letter follows: an abbreviation, for all that is known
+        ),
         ("Das ist McDonald's z.B. heute.", "de", "Das ist McDonald ' s z.B. heute ."),
         ("mit der Nummer 10.", "de", "mit der Nummer 10."),  # the tenth
         ("mit der Nummer 102.", "de", "mit der Nummer 102 ."),

@@ -18,7 +18,8 @@ from ..generate.made import model_of
 @torch.no_grad()
 def test_a_window_is_bounded_and_exact_wherever_the_padding_is(name: str, side: str) -> None:
     """A prompt longer than the store, then many steps: each as a whole forward says."""
-    model, ids = model_of(name), torch.randint(2, 32, (2, 130))
+    model = model_of(name)
+    ids = torch.randint(2, 32, (2, 130))
     mask = torch.ones(2, 80, dtype=torch.bool)
     if side != "none":
         mask[1, :50] = False
@@ -48,7 +49,9 @@ def test_a_window_is_bounded_and_exact_wherever_the_padding_is(name: str, side: 
 @pytest.mark.parametrize("name", ["gpt2", "bloom", "llama", "mistral", "gemma2"])
 @torch.no_grad()
 def test_what_is_forgotten_was_never_read(name: str) -> None:
-    model, ids, wrong = model_of(name), torch.randint(2, 32, (1, 92)), torch.randint(2, 32, (1, 5))
+    model = model_of(name)
+    ids = torch.randint(2, 32, (1, 92))
+    wrong = torch.randint(2, 32, (1, 5))
     cache = model.new_cache(1, 96)
     at = 0
     for n, lost in ((60, 5), (1, 2), (1, 5), (20, 3), (8, 0)):
@@ -95,12 +98,14 @@ def test_rows_that_stay_in_place_are_not_copied() -> None:
 @torch.no_grad()
 def test_beams_that_forgot_what_they_shared_are_copied_in_full() -> None:
     """Only the tokens in which two rows differ are copied, so what they share must be known exactly."""
-    model, ids = model_of("gpt2"), torch.randint(2, 32, (1, 6))
+    model = model_of("gpt2")
+    ids = torch.randint(2, 32, (1, 6))
     cache = model.new_cache(1, 20)
     read(model, ids, cache)
     cache.multiply(3)
     cache.rollback(2)
-    apart, row = torch.randint(2, 32, (3, 4)), torch.tensor([2, 1, 1])
+    apart = torch.randint(2, 32, (3, 4))
+    row = torch.tensor([2, 1, 1])
     read(model, apart, cache)
     cache.reorder(row)
     whole = torch.cat((ids[:, :4].expand(3, -1), apart[row], torch.full((3, 1), 7)), 1)

@@ -28,7 +28,8 @@ class Browser:
 
     def __init__(self, folder: Path, width: int = 1200, height: int = 900) -> None:
         program = find_chromium()
-        (read_here, write_there), (read_there, write_here) = os.pipe(), os.pipe()
+        (read_here, write_there) = os.pipe()
+        (read_there, write_here) = os.pipe()
         # The browser reads commands at descriptor 3 and answers at 4, wherever the pipes are.
         begin = (
             "import fcntl, os, sys\n"
@@ -46,8 +47,11 @@ class Browser:
         )  # fmt: skip
         os.close(read_there)
         os.close(write_there)
-        self.read, self.write = os.fdopen(read_here, "rb", 0), os.fdopen(write_here, "wb", 0)
-        self.count, self.rest, self.session = 0, b"", None
+        self.read = os.fdopen(read_here, "rb", 0)
+        self.write = os.fdopen(write_here, "wb", 0)
+        self.count = 0
+        self.rest = b""
+        self.session = None
         self.events: list[dict[str, Any]] = []
         attached = self.send("Target.attachToTarget", targetId=self.page_target(), flatten=True)
         self.session = attached["sessionId"]

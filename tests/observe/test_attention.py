@@ -135,7 +135,8 @@ def test_everything_is_put_back_after_an_error() -> None:
 
 
 def test_weights_equal_a_softmax_that_is_written_out() -> None:
-    q, k = torch.randn(2, 2, 3, 4), torch.randn(2, 1, 5, 4)
+    q = torch.randn(2, 2, 3, 4)
+    k = torch.randn(2, 1, 5, 4)
     fast = attention_weights(q, k, None, False, None)
     for b in range(2):
         for h in range(2):

@@ -372,7 +372,8 @@ def test_a_large_page_opens_nearly_as_fast_as_its_bytes_are_read(
     browser: Browser, tmp_path: Path
 ) -> None:
     # Seconds depend on the machine and its neighbours, so the page is compared with its bytes alone.
-    page, bare = tmp_path / "page.html", tmp_path / "bare.html"
+    page = tmp_path / "page.html"
+    bare = tmp_path / "bare.html"
     text = page_html(small_observation(heads=12, layers=12, tokens=512))
     page.write_text(text)
     bare.write_text(f"<!doctype html><script type='text/plain'>{'A' * len(text)}</script>")

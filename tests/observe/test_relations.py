@@ -62,7 +62,8 @@ def test_a_file_that_cannot_be_read_is_named_with_its_line(
 
 
 def test_attention_to_a_word_is_the_sum_and_from_a_word_the_mean_of_its_pieces() -> None:
-    weight, word = random_map(2, 6, 6), torch.tensor([-1, 0, 1, 1, 2, -1])
+    weight = random_map(2, 6, 6)
+    word = torch.tensor([-1, 0, 1, 1, 2, -1])
     merged = merge_words(weight, word, 3)
     pieces = {0: [1], 1: [2, 3], 2: [4]}
     for h in range(2):
@@ -129,9 +130,8 @@ def test_every_piece_belongs_to_the_word_it_was_cut_from(file: Path) -> None:
     for number, text in enumerate(sentence.words):
         pieces = [i for i, w in zip(ids, word.tolist(), strict=True) if w == number]
         assert pieces
-        assert text.endswith(
-            tokenizer.decode(pieces).replace(" ", "")
-        )  # an unknown letter has no text
+        # an unknown letter has no text
+        assert text.endswith(tokenizer.decode(pieces).replace(" ", ""))
 
 
 def test_look_prints_and_draws_the_heads_of_relations(
@@ -140,7 +140,8 @@ def test_look_prints_and_draws_the_heads_of_relations(
     import weft
     from tests.inference.small import tokenizer
 
-    folder, page = tmp_path / "model", tmp_path / "page.html"
+    folder = tmp_path / "model"
+    page = tmp_path / "page.html"
     weft.save(ready(None).model, folder, to="hf")
     tokenizer().save(folder / "tokenizer.json")
     many = tmp_path / "many.conllu"
@@ -166,7 +167,8 @@ def test_our_sentences_are_trees_with_one_root() -> None:
         for word in range(len(sentence.words)):
             steps = 0
             while word >= 0:
-                word, steps = sentence.heads[word], steps + 1
+                word = sentence.heads[word]
+                steps = steps + 1
                 assert steps <= len(sentence.words)
 
 

@@ -31,7 +31,9 @@ def opened(family: str) -> OpenModel:
 
 
 def test_distance_equals_the_mean_over_pairs_that_is_written_out() -> None:
-    rows, columns, extra = 2, 3, 1
+    rows = 2
+    columns = 3
+    extra = 1
     weight = random_map(2, 7, 7)
     fast = observe.attention_distance(weight, (rows, columns), extra, cell=16)
     cells = [(r, c) for r in range(rows) for c in range(columns)]
@@ -89,16 +91,19 @@ def test_windows_stand_at_their_places_on_the_image(
     whole = observe.windows_on_grid(maps[""], layer, grid)
     height, width = layer.window_size(grid)
     moved = shift if min(grid) > size else 0
-    tall, wide = -(-rows // height) * height, -(-columns // width) * width
+    tall = -(-rows // height) * height
+    wide = -(-columns // width) * width
 
     def place(cell: int) -> tuple[int, int]:
         """The window of a cell, and its number in it."""
-        r, c = (cell // columns - moved) % tall, (cell % columns - moved) % wide
+        r = (cell // columns - moved) % tall
+        c = (cell % columns - moved) % wide
         return (r // height) * (wide // width) + c // width, (r % height) * width + c % width
 
     for i in range(rows * columns):
         for j in range(rows * columns):
-            (window, a), (other, b) = place(i), place(j)
+            (window, a) = place(i)
+            (other, b) = place(j)
             expected = maps[""][window, :, a, b] if window == other else torch.zeros(2)
             assert torch.equal(whole[:, i, j], expected)
     with pytest.raises(ValueError, match="windows are not those of one image"):

@@ -25,8 +25,10 @@ from weft.interop.huggingface.convert import ForeignTensors
 from weft.interop.loading import fill_model as fill_model
 from weft.interop.stored_tensors import read_tensors
 
-FP32, FP64 = 1e-5, 1e-9
-ROUGH = {  # where fp64 cannot agree to 1e-9, to what it agrees, and why
+FP32 = 1e-5
+FP64 = 1e-9
+# where fp64 cannot agree to 1e-9, to what it agrees, and why
+ROUGH = {
     "bloom": (1e-8, "transformers writes √(2/π) in BLOOM's GELU with eight digits"),
     "marian": (1e-6, "transformers reads its sinusoids from an fp32 table"),
     "pegasus": (2e-6, "as marian"),
@@ -450,12 +452,10 @@ SWIN = {
     "layer_norm_eps": 1e-3,
     "scale": {r"embeddings|o_proj|fc2|reduction": 0.05},
 }
-case(
-    "swin", "SwinForImageClassification", "uneven", main=True, **SWIN, image_size=36
-)  # grids of 18, 9 and 5 cells
-case(
-    "swin", "SwinForImageClassification", "even", **SWIN, image_size=32
-)  # 16, 8 and 4: the last is one window
+# grids of 18, 9 and 5 cells
+case("swin", "SwinForImageClassification", "uneven", main=True, **SWIN, image_size=36)
+# 16, 8 and 4: the last is one window
+case("swin", "SwinForImageClassification", "even", **SWIN, image_size=32)
 case("swin", "SwinModel", "no-bias", **SWIN, image_size=36, qkv_bias=False)
 DETR = PAIR | {
     "config": "DetrConfig",
@@ -541,7 +541,8 @@ class Original(nn.Module):
 
     def place(self, ids: Tensor) -> Tensor:
         """Rows times √width, plus the sines and cosines of section 3.5."""
-        x, width = self.tokens(ids), self.tokens.embedding_dim
+        x = self.tokens(ids)
+        width = self.tokens.embedding_dim
         wave = [
             [
                 f(at / 10_000 ** (2 * i / width))
@@ -587,9 +588,8 @@ def shelf() -> Path:
 @cache
 def build(c: Case) -> Any:
     torch.manual_seed(0)
-    torch.backends.mha.set_fastpath_enabled(
-        False
-    )  # torch's fused encoder layer has no fp64 and pads with zeros
+    # torch's fused encoder layer has no fp64 and pads with zeros
+    torch.backends.mha.set_fastpath_enabled(False)
     model = Original(c) if c is ORIGINAL else getattr(hf, c.kind)(getattr(hf, c.config)(**c.fields))
     c.change(model)
     draw(model, c)
@@ -607,9 +607,8 @@ def draw(model: nn.Module, c: Case) -> None:
             if name.endswith("running_var"):
                 t.copy_(0.5 + noise.abs())
             elif name in norms:
-                t.copy_(
-                    (scale * (c.norm + 0.3 * noise) * 64).round() / 64 + 0.0
-                )  # no -0: Gemma's goes through + 1 - 1
+                # no -0: Gemma's goes through + 1 - 1
+                t.copy_((scale * (c.norm + 0.3 * noise) * 64).round() / 64 + 0.0)
             else:
                 t.copy_(scale * spread(t, c.gain) * noise)
 
@@ -702,9 +701,8 @@ def saved(c: Case) -> Path:
 @cache
 def scratch(c: Case) -> Path:
     """The same model as one that never saw a file: its config is all Weft's."""
-    loaded = ours(
-        c
-    )  # not inside the context, where a first call would build transformers' model on meta too
+    # not inside the context, where a first call would build transformers' model on meta too
+    loaded = ours(c)
     with torch.device("meta"):
         model = weft.Model(loaded.spec)
     model.load_state_dict(loaded.state_dict(), assign=True)

@@ -20,7 +20,8 @@ from weft.support.registry import members
 from .cases import Case, differences, fill, ours
 
 LIMIT = 1e-4
-EXEMPT = {  # what an evaluated forward cannot show: a pattern in "family path old -> new", and why
+# what an evaluated forward cannot show: a pattern in "family path old -> new", and why
+EXEMPT = {
     r" init\b|\.init_gain |layer_scale\.initial ": "acts on the initial weights only",
     r"\.(dropout|drop_path|load_balance_weight|router_z_weight) ": "acts in training only",
     r" special_tokens\b": "names token ids for data and decoding; a forward is given ids and a mask",
@@ -90,7 +91,8 @@ def groups(spec: S.Spec) -> Iterator[tuple[str, list[tuple[str, ...]], Any, Any]
 # What else may stand there
 
 
-NUMBERS: dict[str, Callable[[Any], Any]] = {  # others: one more, or half as much again
+# others: one more, or half as much again
+NUMBERS: dict[str, Callable[[Any], Any]] = {
     "heads": lambda n: n // 2 if n > 1 else 2,
     "head_dim": lambda n: n + 2,
     "count": lambda n: n + 2,
@@ -258,9 +260,8 @@ def together(spec: S.Spec, general: str, paths: list[tuple[str, ...]], old: Any)
                     S.replace(old, **{here: None, there: getattr(old, here)}),
                     (f".{name}.{here}.", f".{name}.{there}."),
                 )._replace(old=here, new=there)
-    if (
-        isinstance(old, S.Attention) and old.head_dim is not None and (old.kv_heads or 2) % 2 == 0
-    ):  # other heads, the same shapes
+    # other heads, the same shapes
+    if isinstance(old, S.Attention) and old.head_dim is not None and (old.kv_heads or 2) % 2 == 0:
         yield flip(
             S.replace(
                 old,

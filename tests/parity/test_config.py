@@ -20,7 +20,8 @@ FIELDS = [(c, f) for c in FILES.values() for f in family(c.family).fields if f.k
 fields = pytest.mark.parametrize(
     ("c", "f"), FIELDS, ids=[f"{c.family}-{f.argument}" for c, f in FIELDS]
 )
-INERT = {  # what transformers writes and Weft need not read to say the same, and why
+# what transformers writes and Weft need not read to say the same, and why
+INERT = {
     r"architectures|model_type|dtype|transformers_version|id2label|label2id": "read apart from the table",
     r"\w*dropout|\w*layerdrop|router_jitter_noise": "acts in training only",
     r"init\w*": "acts on the initial weights only",
@@ -35,7 +36,8 @@ INERT = {  # what transformers writes and Weft need not read to say the same, an
     r"apply_layernorm|reshape_hidden_states": "of a backbone, which Weft does not read",
     r"is_decoder": "a stack's, read by no class of these families",
 }
-STATED = {  # what a file must state: absent means a number to transformers, null means none
+# what a file must state: absent means a number to transformers, null means none
+STATED = {
     "mistral": ("num_key_value_heads", "sliding_window"),
     "mixtral": ("num_key_value_heads",),
 }
@@ -46,7 +48,8 @@ LLAMA3 = {
     "high_freq_factor": 5.0,
     "original_max_position_embeddings": 32,
 }
-OLDER = [  # the names that published files hold, from before transformers 5
+# the names that published files hold, from before transformers 5
+OLDER = [
     ("llama", {"rope_theta": 700.0}),
     ("llama", {"rope_theta": 700.0, "rope_scaling": None}),
     ("llama", {"rope_scaling": LLAMA3}),
@@ -150,7 +153,8 @@ def test_what_a_file_leaves_out_is_what_transformers_takes_for_it(c: Case) -> No
 def test_the_names_of_older_files_mean_what_transformers_makes_of_them(
     name: str, old: dict[str, Any]
 ) -> None:
-    c, f = MAIN[name], family(name)
+    c = MAIN[name]
+    f = family(name)
     older = {
         key: value
         for key, value in config(c).items()
@@ -161,8 +165,10 @@ def test_the_names_of_older_files_mean_what_transformers_makes_of_them(
 
 
 def test_robertas_positions_start_after_the_padding_id_whatever_it_is() -> None:
-    c, f = MAIN["roberta"], family("roberta")
-    first, usual = f.from_config(config(c) | {"pad_token_id": 0}), f.from_config(config(c))
+    c = MAIN["roberta"]
+    f = family("roberta")
+    first = f.from_config(config(c) | {"pad_token_id": 0})
+    usual = f.from_config(config(c))
     assert (first.source.positions, usual.source.positions) == (
         S.LearnedPositions(count=15, offset=1),
         S.LearnedPositions(count=14, offset=2),

@@ -27,12 +27,11 @@ from weft.runs import run
 
 from ..commands import tuned_data as made
 
-STEPS, RATE, DECAY, CLIP = (
-    20,
-    3e-3,
-    0.01,
-    0.2,
-)  # no warm-up: theirs begins at a rate of nothing, ours one step further
+# no warm-up: theirs begins at a rate of nothing, ours one step further
+STEPS = 20
+RATE = 3e-3
+DECAY = 0.01
+CLIP = 0.2
 
 
 def classes(folder: Path) -> dict[str, Any]:
@@ -41,7 +40,8 @@ def classes(folder: Path) -> dict[str, Any]:
 
 def tags(folder: Path) -> dict[str, Any]:
     """Of every word, whether it is the loom's."""
-    labels, own = ("O", "B-LOOM"), {"loom", "warp", "weft", "shuttle"}
+    labels = ("O", "B-LOOM")
+    own = {"loom", "warp", "weft", "shuttle"}
     rows = [
         {"words": s.split(), "tags": [labels[w in own] for w in s.split()]}
         for s in made.sentences(60, 0)
@@ -88,7 +88,8 @@ def walked(trained: run.Run, model: Any) -> list[float]:
         [{"params": decayed, "weight_decay": DECAY}, {"params": plain, "weight_decay": 0.0}],
         lr=RATE,
     )
-    schedule, losses = get_linear_schedule_with_warmup(optimiser, 0, STEPS), []
+    schedule = get_linear_schedule_with_warmup(optimiser, 0, STEPS)
+    losses = []
     for _, work in zip(
         range(STEPS),
         trained.trainer.loader(trained.recipe.batch.length).from_position(0),
@@ -131,7 +132,8 @@ def test_fine_tuning_walks_as_transformers_does(
         )
     )
     model = kind.from_pretrained(save(trained.loss.model, tmp_path / "begin")).train()
-    theirs, ours = walked(trained, model), [event.loss for event in trained.trainer]
+    theirs = walked(trained, model)
+    ours = [event.loss for event in trained.trainer]
     assert max(theirs) - min(theirs) > 0.1
     assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=1e-5, atol=1e-5)
     model.save_pretrained(tmp_path / "end")

@@ -16,7 +16,8 @@ from weft.generate.sampling import Sampling
 
 from ..generate.made import model_of, rows
 
-END, PAD = 1, 0
+END = 1
+PAD = 0
 SMALL = dict(vocab_size=40, pad_token_id=PAD, eos_token_id=END, bos_token_id=2)
 MODELS = {
     "gpt2": lambda: T.GPT2LMHeadModel(

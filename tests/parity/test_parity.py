@@ -35,11 +35,12 @@ from .cases import (
 )
 from .trips import byte_problems, opening_problems, outputs, untied
 
+# transformers counts their positions by slot, and takes no others
 ABSOLUTE = {
     "bart",
     "marian",
     "pegasus",
-}  # transformers counts their positions by slot, and takes no others
+}
 FIRST = (
     "BertModel",
     "RobertaModel",
@@ -125,10 +126,10 @@ def left_padded(batch: dict[str, Tensor]) -> dict[str, Tensor]:
 def test_padding_on_the_left_needs_only_the_mask_here_where_the_other_side_is_told_positions(
     c: Case,
 ) -> None:
-    batch, other = left_padded(example(c)), theirs(c)
-    if (
-        "position_ids" in inspect.signature(other.forward).parameters and c.family != "roberta"
-    ):  # which counts by itself
+    batch = left_padded(example(c))
+    other = theirs(c)
+    # which counts by itself
+    if "position_ids" in inspect.signature(other.forward).parameters and c.family != "roberta":
         position_ids = (batch["attention_mask"].long().cumsum(1) - 1).clamp(min=0)
         other = partial(other, position_ids=position_ids)
     found = verify.compare(ours(c), other, batch)

@@ -120,7 +120,8 @@ def test_minilm_embeds_as_sentence_transformers_does_here_and_after_there_and_ba
 
 # SmolLM2-135M-Instruct: GGUF to a Hugging Face folder, here only
 
-PROMPT, NEW = "Studying Deep-Learning is", 20
+PROMPT = "Studying Deep-Learning is"
+NEW = 20
 PLAIN = (
     "Paris is the capital of France. It lies on the river Seine, in the north of the country, and more than two million people live "
     "there. Every year millions of visitors come to see the Eiffel Tower, which was built in 1889, and the Louvre, the largest museum "
@@ -227,7 +228,9 @@ def smollm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @torch.no_grad()
 def complete(model: weft.Model, ids: list[int], cached: bool) -> list[int]:
     """Greedy; with the cache every token is read once, without it all of them at every step."""
-    cache, given, found = model.new_cache(1, len(ids) + NEW) if cached else None, ids, list(ids)
+    cache = model.new_cache(1, len(ids) + NEW) if cached else None
+    given = ids
+    found = list(ids)
     for _ in range(NEW):
         sequence = model.decode(model.embed(torch.tensor([given]), cache=cache), cache=cache)
         found.append(int(model.read(sequence)[0, -1].argmax()))
@@ -240,7 +243,8 @@ def test_smollm2_completes_a_sentence_as_transformers_does_with_and_without_the_
     smollm: Path,
 ) -> None:
     transformers = pytest.importorskip("transformers")
-    tokenizer, model = Tokenizer.from_file(str(smollm / "tokenizer.json")), weft.load(smollm)
+    tokenizer = Tokenizer.from_file(str(smollm / "tokenizer.json"))
+    model = weft.load(smollm)
     ids = tokenizer.encode(PROMPT).ids
     assert tokenizer.decode(ids) == PROMPT
     found = complete(model, ids, cached=True)

@@ -19,9 +19,8 @@ RATE = 0.5
 
 
 def published(kind: Any, model: Any, folder: Path) -> Any:
-    model.family = (
-        kind.config_class.model_type
-    )  # a generator as wide as its table could also be a BERT
+    # a generator as wide as its table could also be a BERT
+    model.family = kind.config_class.model_type
     return kind.from_pretrained(save(model, folder), dtype=torch.float64).eval()
 
 

@@ -95,7 +95,8 @@ def opening_problems(c: Case, where: Path, automatic: bool = False) -> list[str]
 
 def byte_problems(c: Case) -> list[str]:
     """What load and save changed, beside the tensors that a table skips with a reason."""
-    before, after = load_file(folder(c) / WEIGHTS), load_file(saved(c) / WEIGHTS)
+    before = load_file(folder(c) / WEIGHTS)
+    after = load_file(saved(c) / WEIGHTS)
     lost = [f"{name} is lost" for name in before.keys() - after.keys() if not skipped(c, name)]
     differ = [
         f"{name} differs"

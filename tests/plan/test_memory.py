@@ -28,8 +28,11 @@ def test_state_is_sixteen_bytes_per_parameter_over_all_devices() -> None:
 
 def test_a_tensor_group_splits_matrices_and_tables_and_repeats_norms_and_lone_heads() -> None:
     workload = CASES["palm"].workload(2)
-    whole, part = count_parameters(workload, 1), count_parameters(workload, 4)
-    norms, keys_and_values = 2 * 64, 2 * 16 * 64  # of a block
+    whole = count_parameters(workload, 1)
+    part = count_parameters(workload, 4)
+    # of a block
+    norms = 2 * 64
+    keys_and_values = 2 * 16 * 64
     repeated = norms + keys_and_values
     assert part.largest == pytest.approx(repeated + (whole.largest - repeated) / 4)
     assert part.outside == pytest.approx(64 + (whole.outside - 64) / 4)  # the last norm

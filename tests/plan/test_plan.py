@@ -17,7 +17,8 @@ from weft.plan.traffic import step_traffic
 from weft.plan.workload import workload_of_spec
 from weft.support.console import format_number
 
-H100, A100 = accelerator("h100"), accelerator("a100")
+H100 = accelerator("h100")
+A100 = accelerator("a100")
 GPT2, GPT3 = (workload_of_spec(name, spec) for name, spec in (("gpt2", weft.gpt2("xl")), ("gpt3", weft.gpt3("175b"))))  # fmt: skip
 
 
@@ -92,7 +93,10 @@ def test_time_is_flops_by_rate_where_nothing_is_sent() -> None:
 def test_a_ring_sends_what_it_must() -> None:
     """FSDP: weights gathered twice in bf16, gradients scattered in fp32; DDP: gradients twice, once each way."""
     workload = replace(GPT2, rows=8, any_rows=False)
-    tokens, width, blocks, parameters = 1024, 1600, 48, GPT2.parameters
+    tokens = 1024
+    width = 1600
+    blocks = 48
+    parameters = GPT2.parameters
     outside = 50257 * width + 1024 * width + 2 * width
     shard = step_traffic(workload, Layout(shard=8)).shard
     assert shard == pytest.approx(

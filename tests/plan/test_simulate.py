@@ -39,7 +39,8 @@ def test_every_block_is_gathered_twice_and_scattered_once(
     gpt: tuple[Workload, Simulation],
 ) -> None:
     workload, simulation = gpt
-    calls, received = simulation.collectives, simulation.received
+    calls = simulation.collectives
+    received = simulation.received
     blocks = 4
     assert calls["_allgather_base_"] == 2 * blocks + 1
     assert calls["_reduce_scatter_base_"] == blocks + 1
@@ -51,7 +52,8 @@ def test_every_block_is_gathered_twice_and_scattered_once(
 def test_branches_gather_before_and_sum_after(gpt: tuple[Workload, Simulation]) -> None:
     """Two more gathers and sums are those of embedding and logits."""
     workload, simulation = gpt
-    blocks, tokens = 4, 256 * 4096 * 2
+    blocks = 4
+    tokens = 256 * 4096 * 2
     assert simulation.collectives["all_gather_into_tensor"] == 6 * blocks + 2
     assert simulation.collectives["reduce_scatter_tensor"] == 5 * blocks
     formula = step_traffic(workload, LAYOUT).tensor

@@ -61,7 +61,8 @@ def test_fused_attention_computes_half_of_its_scores_again() -> None:
 
 def test_only_scored_positions_have_logits() -> None:
     case = CASES["bert"]
-    workload, spec = case.workload(1), case.spec(1)
+    workload = case.workload(1)
+    spec = case.spec(1)
     few = Workload("bert", spec, 1, 32, 1, scored=0.25)
     model = weft.build(spec, device="meta")
     with flop_counter.FlopCounterMode(display=False) as counter:

@@ -70,9 +70,8 @@ def test_a_star_reaches_every_block_and_the_whole_is_checked_once() -> None:
         ],
     )
     assert [b.attention.dropout for b in found.model.decoder.blocks] == [0.25] * 4
-    assert (
-        found.model.width == 24
-    )  # 2 heads divide 24 as well, 3 do not divide 16: only the end is checked
+    # 2 heads divide 24 as well, 3 do not divide 16: only the end is checked
+    assert found.model.width == 24
     assert found == R.apply_overrides(
         GPT,
         [

@@ -11,7 +11,8 @@ from weft.recipe.recipe import warmup_warning
 
 
 def test_the_2017_rate_is_the_papers_formula() -> None:
-    width, warmup = 512, 4000
+    width = 512
+    warmup = 4000
     for step in (1, 10, 3999, 4000, 4001, 100_000):
         paper = width**-0.5 * min(step**-0.5, step * warmup**-1.5)
         assert R.noam_lr(width, warmup) * R.InverseSqrt(warmup_steps=warmup).scale(

@@ -56,7 +56,8 @@ def masks(
 
 def far(a: Tensor, b: Tensor) -> float:
     """Relative to the norm of `b`, an answer in fp64."""
-    a, b = a.detach().double(), b.detach()
+    a = a.detach().double()
+    b = b.detach()
     return float((a - b).norm() / b.norm().clamp(min=1))
 
 
@@ -95,7 +96,8 @@ def test_a_window_in_blocks_is_the_window_in_a_mask_forward_and_backward(
         bias.double()
     if isinstance(score, S.RelativeBias):
         torch.nn.init.normal_(bias.weight, generator=g)
-    pattern, results = S.SlidingWindow(before=before, after=after), []
+    pattern = S.SlidingWindow(before=before, after=after)
+    results = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             block_local, "SCORES_PER_CHUNK", data.draw(st.sampled_from((1, 1000, 1 << 20)))
@@ -130,9 +132,8 @@ def test_a_window_in_blocks_is_the_window_in_a_mask_forward_and_backward(
                     *parts, mask, causal=False, scale=scale, dropout=0.0, softcap=softcap
                 )
             learned = [bias.weight] if isinstance(score, S.RelativeBias) else []
-            seen = (
-                y if mask_BM is None else y * mask_BM[:, None, :, None]
-            )  # what stands at padding, nobody reads
+            # what stands at padding, nobody reads
+            seen = y if mask_BM is None else y * mask_BM[:, None, :, None]
             results.append(
                 [
                     seen,
@@ -158,7 +159,8 @@ def test_documents_one_by_one_are_documents_in_a_mask_forward_and_backward(
         if ids_BL is None
         else data.draw(st.sampled_from((S.FullAttention(), S.CausalAttention())))
     )
-    groups, at = data.draw(st.sampled_from((1, 2, 4))), torch.arange(length)[None]
+    groups = data.draw(st.sampled_from((1, 2, 4)))
+    at = torch.arange(length)[None]
     pair = Positions(at, at, mask_BM, ids_BL, ids_BL, first_query_slot=0)
     q, k, v = (torch.randn(2, h, length, w) for h, w in ((4, 8), (groups, 8), (groups, 6)))
     with pytest.MonkeyPatch.context() as patch:
@@ -190,7 +192,8 @@ def test_a_document_that_stands_in_two_places_is_left_to_the_mask() -> None:
 def test_documents_on_another_device_are_left_to_the_mask_since_their_lengths_are_not_known() -> (
     None
 ):
-    at, ids = torch.arange(1 << 10)[None], torch.ones(1, 1 << 10, dtype=torch.long)
+    at = torch.arange(1 << 10)[None]
+    ids = torch.ones(1, 1 << 10, dtype=torch.long)
     for device, split in (("cpu", PerDocumentAttention), ("meta", type(None))):
         place, mask, document_ids = (t.to(device) for t in (at, ids != 0, ids))
         pair = Positions(place, place, mask, document_ids, document_ids, first_query_slot=0)
@@ -291,7 +294,8 @@ SHARED = {
 def test_a_model_that_splits_its_rows_is_the_one_seen_with_the_open_kernel(
     pattern: str, score: str
 ) -> None:
-    model, ids = model_of(PATTERNS[pattern], **SHARED[score]), torch.randint(0, 19, (3, 23))
+    model = model_of(PATTERNS[pattern], **SHARED[score])
+    ids = torch.randint(0, 19, (3, 23))
     documents = torch.tensor([[1] * 9 + [2] * 14, [7] * 2 + [3] * 20 + [0], [1] * 23])
     for masked in (
         {},
@@ -318,10 +322,8 @@ def test_a_model_that_splits_its_rows_is_the_one_seen_with_the_open_kernel(
 def test_a_prompt_read_at_once_in_pieces_and_token_by_token_is_the_whole(
     pattern: str, side: str
 ) -> None:
-    model, ids = (
-        model_of(PATTERNS[pattern], score=S.RelativeBias(buckets=8, max_distance=20)),
-        torch.randint(0, 19, (2, 90)),
-    )
+    model = model_of(PATTERNS[pattern], score=S.RelativeBias(buckets=8, max_distance=20))
+    ids = torch.randint(0, 19, (2, 90))
     mask = None if side == "none" else ragged(side, 80, 80, 71)
     with attention_backend(model, eager_attention):
         if mask is None:
@@ -331,7 +333,9 @@ def test_a_prompt_read_at_once_in_pieces_and_token_by_token_is_the_whole(
                 model(torch.cat((ids[i, :80][mask[i]], ids[i, 80:]))[None])[0] for i in range(2)
             ]
     for pieces in ((80, 5, 5), (80, *[1] * 10)) + (((30, 50, 10),) if mask is None else ()):
-        cache, found, at = model.new_cache(2, 90), [], 0
+        cache = model.new_cache(2, 90)
+        found = []
+        at = 0
         for n in pieces:
             new = mask if not at else None
             found.append(
@@ -356,7 +360,8 @@ def test_a_prompt_read_at_once_in_pieces_and_token_by_token_is_the_whole(
 def test_a_long_prompt_is_read_in_pieces(
     pattern: str, side: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, ids = model_of(PATTERNS[pattern], dtype=torch.float32), torch.randint(0, 19, (2, 90))
+    model = model_of(PATTERNS[pattern], dtype=torch.float32)
+    ids = torch.randint(0, 19, (2, 90))
     mask = None if side == "none" else ragged(side, 90, 90, 71)
     found = []
     for piece in (100, 40):
@@ -365,12 +370,14 @@ def test_a_long_prompt_is_read_in_pieces(
         found += [under_way(ids, mask), under_way(ids[:, :1])]
     for whole, pieces in zip(found[:2], found[2:], strict=True):
         if side == "right":  # the last of a row that is shorter stands at padding
-            whole, pieces = whole[:1], pieces[:1]
+            whole = whole[:1]
+            pieces = pieces[:1]
         assert far(pieces, whole.double()) <= 1e-5
 
 
 def test_attention_maps_of_a_long_row_are_whole_and_change_nothing() -> None:
-    model, ids = model_of(S.SlidingWindow(before=31, after=0)), torch.randint(0, 19, (1, 600))
+    model = model_of(S.SlidingWindow(before=31, after=0))
+    ids = torch.randint(0, 19, (1, 600))
     plain = model(ids)
     with attention_maps(model) as maps:
         assert far(model(ids), plain) <= 1e-10
@@ -437,7 +444,8 @@ CASES: dict[str, tuple[object, dict[str, object], Any]] = {
 def test_no_tensor_is_quadratic_in_the_length_forward_or_backward(name: str) -> None:
     """Twice the length, twice the largest tensor at most; an (L, L) mask would be four times as large."""
     pattern, more, masked = CASES[name]
-    model, largest = model_of(pattern, dtype=torch.float32, **more), []
+    model = model_of(pattern, dtype=torch.float32, **more)
+    largest = []
     for length in (4096, 8192):
         with Largest() as seen:
             model(torch.zeros(1, length, dtype=torch.long), **masked(length)).sum().backward()

@@ -107,7 +107,8 @@ def slow_basic_block(weights: dict[str, Tensor], x: Tensor, stride: int) -> Tens
         mean = groups.mean((2, 3, 4), keepdim=True)
         variance = groups.var((2, 3, 4), keepdim=True, unbiased=False)
         y = ((groups - mean) / (variance + 1e-5).sqrt()).flatten(1, 2)
-        scale, shift = weights[f"{name}.norm.weight"], weights[f"{name}.norm.bias"]
+        scale = weights[f"{name}.norm.weight"]
+        shift = weights[f"{name}.norm.bias"]
         return y * scale[:, None, None] + shift[:, None, None]
 
     if "layers.0.convolution.weight" not in weights:  # the stem: one of these steps
@@ -157,7 +158,8 @@ def test_a_stem_shows_hidden_patches_so_that_no_pixels_are_rebuilt_from_it() -> 
 
 
 def test_sequence_pooling_is_a_mean_weighted_by_the_softmax_of_scores() -> None:
-    x_BLD, score_BL1 = torch.randn(3, 5, 4).double(), torch.randn(3, 5, 1).double()
+    x_BLD = torch.randn(3, 5, 4).double()
+    score_BL1 = torch.randn(3, 5, 1).double()
     mask_BL = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 1, 1, 1]]).bool()
     pooled = pool_by_score(HiddenStates(x_BLD, mask_BL), score_BL1)
     for b in range(3):
@@ -171,11 +173,13 @@ class TwinBlock(nn.Module):
 
     def __init__(self, width: int, heads: int, hidden: int) -> None:
         super().__init__()
-        self.pre_norm, self.norm1 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.pre_norm = nn.LayerNorm(width)
+        self.norm1 = nn.LayerNorm(width)
         self.self_attn = nn.Module()
         self.self_attn.qkv = nn.Linear(width, 3 * width, bias=False)
         self.self_attn.proj = nn.Linear(width, width)
-        self.linear1, self.linear2 = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.linear1 = nn.Linear(width, hidden)
+        self.linear2 = nn.Linear(hidden, width)
         self.heads = heads
 
     def forward(self, x: Tensor) -> Tensor:
@@ -194,7 +198,8 @@ class TwinCCT(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tokenizer, self.classifier = nn.Module(), nn.Module()
+        self.tokenizer = nn.Module()
+        self.classifier = nn.Module()
         layers = [
             nn.Sequential(
                 nn.Conv2d(i, o, 3, padding=1, bias=False), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
@@ -205,7 +210,9 @@ class TwinCCT(nn.Module):
         c = self.classifier
         c.positional_emb = nn.Parameter(torch.randn(1, 16, 16))
         c.blocks = nn.Sequential(TwinBlock(16, 2, 24), TwinBlock(16, 2, 24))
-        c.norm, c.attention_pool, c.fc = nn.LayerNorm(16), nn.Linear(16, 1), nn.Linear(16, 5)
+        c.norm = nn.LayerNorm(16)
+        c.attention_pool = nn.Linear(16, 1)
+        c.fc = nn.Linear(16, 5)
 
     def forward(self, image: Tensor) -> Tensor:
         c = self.classifier

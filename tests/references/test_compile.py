@@ -80,7 +80,8 @@ def test_the_routers_losses_of_compiled_blocks_are_the_eager_ones() -> None:
         router_z_weight=0.1,
     )
     corruption, objective = build_pair(R.CausalLM(), spec, meta(R.Documents()))
-    held, results = batch(corruption, rows(corruption, texts(4, 33, 32))), []
+    held = batch(corruption, rows(corruption, texts(4, 33, 32)))
+    results = []
     for compiled in (False, True):
         for block in objective.modules():
             if compiled and isinstance(block, BlockLayer):

@@ -32,13 +32,14 @@ def test_a_million_draws_have_the_mean_and_the_spread_of_their_rate(rate: float)
     assert abs(y.std() / spread - 1) < 0.01
     dropped = (y == 0).double()
     assert abs(dropped.mean() - rate) < 4 * (rate * (1 - rate) / many) ** 0.5 + 1 / MASK_LEVELS
+    # neighbours, within a random word and beyond it, know nothing of one another
     for step in (
         1,
         2,
         3,
         4,
         256,
-    ):  # neighbours, within a random word and beyond it, know nothing of one another
+    ):
         assert (
             abs(torch.corrcoef(torch.stack((dropped[step:], dropped[:-step])))[0, 1])
             < 5 / many**0.5
@@ -103,7 +104,8 @@ def test_attention_with_dropped_weights_is_the_open_formula_with_the_same_draws(
         for h, w in ((4, 8), (groups, 8), (groups, 6))
     )
     mask = None if causal else torch.rand(2, 1, 9, 9, generator=g) > 0.3
-    out, kept = torch.randn(2, 4, 9, 6, generator=g, dtype=torch.float64), kept_fraction_16bit(0.2)
+    out = torch.randn(2, 4, 9, 6, generator=g, dtype=torch.float64)
+    kept = kept_fraction_16bit(0.2)
 
     def fast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return matmul_attention(q, k, v, mask, causal=causal, scale=None, dropout=0.2)
@@ -177,7 +179,8 @@ def test_tokens_heads_and_calls_know_nothing_of_one_another() -> None:
         random_attention_mask(torch.Size((16, 4, 64, 256)), MASK_LEVELS // 2).double() * 2 - 1
         for _ in range(2)
     ]
-    x, most = kept[0], 5 / kept[0][..., :-4].numel() ** 0.5
+    x = kept[0]
+    most = 5 / kept[0][..., :-4].numel() ** 0.5
     assert float(x.mean()) == pytest.approx(0, abs=most)
     for a, b in (
         (kept[0], kept[1]),
@@ -198,7 +201,8 @@ def test_tokens_heads_and_calls_know_nothing_of_one_another() -> None:
 
 @pytest.mark.parametrize("layer", [Dropout(0.5), DropPath(0.5)])
 def test_a_sample_drops_the_same_beside_any_others(layer: torch.nn.Module) -> None:
-    x, numbers = torch.ones(6, 5, 8), torch.tensor([40, 41, 42, 43, 44, 45])
+    x = torch.ones(6, 5, 8)
+    numbers = torch.tensor([40, 41, 42, 43, 44, 45])
     found = []
     for rows in ([0, 1, 2, 3, 4, 5], [4, 2]):
         torch.manual_seed(12)

@@ -47,7 +47,8 @@ def on_everything(m: mixture_of_experts.MixtureOfExpertsLayer, x: torch.Tensor) 
 def test_sorted_tokens_give_what_every_expert_on_every_token_gives(
     expert: object, gates: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    m, x = layer(expert, gates=gates), torch.randn(2, 5, 8)
+    m = layer(expert, gates=gates)
+    x = torch.randn(2, 5, 8)
     results = []
     for can in (True, False):
         monkeypatch.setattr(mixture_of_experts, "can_use_grouped_matmul", lambda *_, can=can: can)
@@ -69,7 +70,8 @@ def by_hand(
     for row, numbers in zip(m.score_BLE.detach(), document_BL.tolist(), strict=True):
         for number in set(numbers) - {0}:
             tokens = [row[i] for i, n in enumerate(numbers) if n == number]
-            share, probability = [0.0] * m.s.experts, [0.0] * m.s.experts
+            share = [0.0] * m.s.experts
+            probability = [0.0] * m.s.experts
             for score in tokens:
                 z += float(score.exp().sum().log()) ** 2
                 for e in score.argsort(descending=True)[: m.s.top_k].tolist():
@@ -96,7 +98,8 @@ def by_hand(
 def test_the_routers_losses_are_those_of_each_sequence_added_up(
     name: str | None, sequences: list[list[int]]
 ) -> None:
-    m, x = layer(S.MLP(hidden=16)).double(), torch.randn(2, 6, 8, dtype=torch.float64)
+    m = layer(S.MLP(hidden=16)).double()
+    x = torch.randn(2, 6, 8, dtype=torch.float64)
     m(x)
     sequence_BL = torch.tensor(sequences)
     found = mixture_of_experts.router_losses(m, **({name: sequence_BL} if name else {}))
@@ -111,6 +114,7 @@ def test_the_routers_losses_are_those_of_each_sequence_added_up(
 
 
 def test_a_model_can_be_copied_after_a_training_forward() -> None:
-    m, x = layer(S.MLP(hidden=16)), torch.randn(1, 3, 8)
+    m = layer(S.MLP(hidden=16))
+    x = torch.randn(1, 3, 8)
     m(x)
     assert torch.equal(copy.deepcopy(m)(x), m(x))

@@ -56,10 +56,8 @@ def test_features_are_transformers_hidden_states_by_the_same_numbers(
 ) -> None:
     kind, config = MODELS[name]
     other, model = twins(kind, tmp_path, **config)
-    ids, mask = (
-        torch.randint(5, 60, (3, 9), generator=torch.Generator().manual_seed(0)),
-        torch.ones(3, 9, dtype=torch.bool),
-    )
+    ids = torch.randint(5, 60, (3, 9), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(3, 9, dtype=torch.bool)
     mask[1, 6:] = False
     with torch.no_grad():
         hidden = other(
@@ -79,9 +77,8 @@ def test_features_are_transformers_hidden_states_by_the_same_numbers(
             atol=1e-5,
         )
         weighted = read(model, S.LayerMix(layers=layers, combine="weighted"), ids, mask)[mask]
-        assert_close(
-            weighted, torch.stack(own).mean(0), rtol=1e-5, atol=1e-5
-        )  # equal weights to begin with
+        # equal weights to begin with
+        assert_close(weighted, torch.stack(own).mean(0), rtol=1e-5, atol=1e-5)
 
 
 def test_trained_weights_are_a_softmax_over_the_layers() -> None:

@@ -102,11 +102,9 @@ def tiny() -> weft.Model:
 
 def test_maps_are_seen_without_a_flag_and_change_nothing() -> None:
     model = tiny()
-    ids, targets, mask = (
-        torch.randint(0, 32, (2, 6)),
-        torch.randint(0, 32, (2, 4)),
-        torch.tensor([[True] * 6, [True] * 4 + [False] * 2]),
-    )
+    ids = torch.randint(0, 32, (2, 6))
+    targets = torch.randint(0, 32, (2, 4))
+    mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
     plain = model(ids, targets, attention_mask=mask)
     with attention_maps(model) as maps:
         seen = model(ids, targets, attention_mask=mask)

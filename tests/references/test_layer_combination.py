@@ -45,7 +45,8 @@ def test_a_stack_is_equation_9_of_the_paper(norm: S.Norm | None) -> None:
     stack = model.decoder
     sequence = model.embed(torch.arange(12).view(1, 12))
     (view,) = stack.build_contexts(sequence, None)
-    norms, weights = stack.layer_combination.norms, stack.layer_combination.weights
+    norms = stack.layer_combination.norms
+    weights = stack.layer_combination.weights
 
     def g(outputs: list[torch.Tensor]) -> torch.Tensor:
         normed = torch.stack([norms[k](y) for k, y in enumerate(outputs)])
@@ -93,7 +94,8 @@ def test_an_encoder_decoder_combines_both_sides_and_drops_nothing_of_the_memory(
     spec = combined(weft.transformer(depth=2, width=16, heads=2, hidden=32, vocab_size=40))
     model = weft.build(spec, dtype=torch.float64).eval()
     scatter(model)
-    source, target = torch.arange(7).view(1, 7), torch.arange(5).view(1, 5)
+    source = torch.arange(7).view(1, 7)
+    target = torch.arange(5).view(1, 5)
     loss = model(source, target).logsumexp(-1).sum()
     loss.backward()
     assert all(p.grad is not None for p in model.parameters())

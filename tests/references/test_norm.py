@@ -61,7 +61,9 @@ def test_root_mean_square_norm_and_its_gradients_are_torchs_to_1e6(
     shape: tuple[int, ...], eps: float | None
 ) -> None:
     torch.manual_seed(1)
-    x, w, g = torch.randn(shape) * 4, torch.randn(8), torch.randn(shape)
+    x = torch.randn(shape) * 4
+    w = torch.randn(8)
+    g = torch.randn(shape)
     results = []
     for kind, dtype in ((RMSNormLayer, torch.float32), (nn.RMSNorm, torch.float64)):
         norm = kind(
@@ -81,7 +83,8 @@ def test_root_mean_square_norm_and_its_gradients_are_torchs_to_1e6(
 
 
 def test_root_mean_square_norm_is_quick_only_where_there_is_a_backward() -> None:
-    norm, x = RMSNormLayer(4), torch.randn(3, 4)
+    norm = RMSNormLayer(4)
+    x = torch.randn(3, 4)
     assert "RMSNormFunction" in type(norm(x.requires_grad_()).grad_fn).__name__
     with torch.no_grad():
         assert norm(x).grad_fn is None

@@ -30,7 +30,8 @@ def rotated(x: Tensor) -> Tensor:
 
 def logits_by_the_paper(w: dict[str, Tensor], tokens: Tensor) -> Tensor:
     """y = x + MLP(LayerNorm(x)) + Attention(LayerNorm(x)), one sequence, one head after another."""
-    x, length = w["source.tokens.weight"][tokens], len(tokens)
+    x = w["source.tokens.weight"][tokens]
+    length = len(tokens)
     future = torch.ones(length, length, dtype=torch.bool).triu(1)
     for i in range(SMALL["depth"]):
         block = f"decoder.blocks.{i}"
@@ -52,10 +53,8 @@ def logits_by_the_paper(w: dict[str, Tensor], tokens: Tensor) -> Tensor:
 
 
 def test_palm_computes_what_the_paper_writes() -> None:
-    model, generator = (
-        weft.build(weft.palm(**SMALL)).double().eval(),
-        torch.Generator().manual_seed(0),
-    )
+    model = weft.build(weft.palm(**SMALL)).double().eval()
+    generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(SMALL["vocab_size"], (9,), generator=generator)
     for gain in (p for p in model.parameters() if p.dim() == 1):
         nn.init.uniform_(gain, 0.5, 1.5, generator=generator)

@@ -61,7 +61,9 @@ def follow(recipe: R.Recipe, ranks: Any, steps: int) -> dict[str, Any]:
     """Losses, norms, validation, and the gathered gradients of the first step."""
     torch.set_num_threads(1)
     built = whole_runs.build_run(recipe, ranks)
-    trainer, events, gradients = built.trainer, [], {}
+    trainer = built.trainer
+    events = []
+    gradients = {}
     update = trainer.optimiser.step
 
     def keep_gradients(scale: float) -> None:
@@ -121,7 +123,8 @@ def assert_alike(single: dict[str, Any], other: dict[str, Any], what: str) -> No
         assert abs(norm - other_norm) <= 1e-5 * max(1, norm), what
     assert single["gradients"].keys() == other["gradients"].keys() != set(), what
     for name, values in single["gradients"].items():
-        a, b = torch.tensor(values), torch.tensor(other["gradients"][name])
+        a = torch.tensor(values)
+        b = torch.tensor(other["gradients"][name])
         assert (a - b).abs().max() <= 1e-5 * max(1, float(a.abs().max())), (what, name)
     if single["valid"] is not None:
         assert abs(single["valid"]["loss"] - other["valid"]["loss"]) <= 1e-5, what

@@ -50,7 +50,8 @@ def test_buckets_slid_along_diagonals_are_buckets_looked_up_one_by_one(sided: bo
     layer = RelativeBiasLayer(S.RelativeBias(buckets=8, max_distance=20, bidirectional=sided), 3)
     with torch.no_grad():
         layer.weight.normal_()
-    query, key = torch.arange(30)[None], torch.arange(41)[None]
+    query = torch.arange(30)[None]
+    key = torch.arange(41)[None]
     results = []
     for first in (0, None):
         layer.weight.grad = None

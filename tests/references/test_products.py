@@ -19,7 +19,8 @@ def test_attention_in_bf16_trains_as_with_three_products(monkeypatch: pytest.Mon
     model = random_model(
         weft.vit(depth=2, width=32, heads=4, hidden=48, image_size=16, patch_size=4, classes=5)
     )
-    image, calls = torch.randn(4, 3, 16, 16), []
+    image = torch.randn(4, 3, 16, 16)
+    calls = []
     monkeypatch.setattr(
         attention,
         "linear_side_by_side",

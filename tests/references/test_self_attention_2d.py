@@ -30,7 +30,8 @@ def test_the_block_is_the_papers_equations_cell_by_cell() -> None:
 
 
 def test_a_new_block_changes_nothing_and_learns_to() -> None:
-    block, x = weft.SelfAttention2d(8), torch.randn(1, 8, 4, 4)
+    block = weft.SelfAttention2d(8)
+    x = torch.randn(1, 8, 4, 4)
     y = block(x)
     assert torch.equal(y, x)
     (y * torch.randn_like(y)).sum().backward()

@@ -31,18 +31,20 @@ def free_port() -> int:
         return port
 
 
+# the first has fewer rows than there are ranks, the last is a convolution
 MATRICES = [
     (1, 4),
     (3, 8),
     (4, 4),
     (8, 3),
     (3, 2, 2, 2),
-]  # the first has fewer rows than there are ranks, the last is a convolution
+]
 
 
 def updated(spread: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
     """The matrices after one step of Muon, as `spread` lays them out."""
-    g, parameters = torch.Generator().manual_seed(0), []
+    g = torch.Generator().manual_seed(0)
+    parameters = []
     for shape in MATRICES:
         parameters.append(torch.nn.Parameter(spread(torch.randn(shape, generator=g))))
         parameters[-1].grad = spread(torch.randn(shape, generator=g))

@@ -37,7 +37,8 @@ class CountedFile:
     numbers = 0
 
     def __init__(self, file: Any) -> None:
-        self.keys, self.file = file.keys, file
+        self.keys = file.keys
+        self.file = file
 
     def count(self, tensor: torch.Tensor) -> torch.Tensor:
         CountedFile.numbers += tensor.numel()
@@ -98,7 +99,8 @@ def test_the_newest_parts_of_a_run_that_is_not_finished_are_exported_to_a_publis
     out = tmp_path / "run"
     assert set(start(tuned(whole, tmp_path), out, (2, TWO[0]), stop=3)) == {"stopped"}
     assert cli.main(["export", str(out), str(tmp_path / "hf"), "--json"]) == 0
-    opened, exported = weft.open(str(out)), weft.open(str(tmp_path / "hf"))
+    opened = weft.open(str(out))
+    exported = weft.open(str(tmp_path / "hf"))
     assert (tmp_path / "hf" / "config.json").exists()
     for (name, a), (_, b) in zip(
         opened.model.state_dict().items(), exported.model.state_dict().items(), strict=True
@@ -114,7 +116,9 @@ def test_an_export_takes_the_newest_checkpoint_if_the_run_removes_the_one_that_i
 ) -> None:
     recipe = replace(tuned(whole, tmp_path), checkpoints=R.Checkpoints(every_steps=1, keep=3))
     assert set(start(recipe, tmp_path / "run", (2, TWO[0]), stop=3)) == {"stopped"}
-    real, lines, removed = export.checkpoint_reader, list[str](), list[str]()
+    real = export.checkpoint_reader
+    lines = list[str]()
+    removed = list[str]()
 
     def remove_once(checkpoint: Any, *parts: Any) -> Any:
         if not removed:

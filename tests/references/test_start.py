@@ -117,7 +117,8 @@ def tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def equal(a: nn.Module, b: nn.Module) -> bool:
-    ours, theirs = tensors(a), tensors(b)
+    ours = tensors(a)
+    theirs = tensors(b)
     return list(ours) == list(theirs) and all(torch.equal(ours[n], theirs[n]) for n in ours)
 
 
@@ -165,7 +166,8 @@ def test_no_module_keeps_a_tensor_that_a_start_would_not_reach(name: str) -> Non
     assert set(meta.state_dict()) == set(tensors(meta))
 
 
-ANCHORED = {  # boxes start as their anchors, classes as rare
+# boxes start as their anchors, classes as rare
+ANCHORED = {
     "head.box.2.weight": 0.0,
     "head.classes.bias": -math.log(99),
 }
@@ -223,7 +225,8 @@ def deeper(name: str, depth: int, start: Any) -> dict[str, Tensor]:
     ("name", "start"), [("gpt2", S.NormalInit()), ("bert", S.XavierInit()), ("t5", S.T5Init())]
 )
 def test_a_deeper_model_starts_with_the_shallow_ones_numbers(name: str, start: Any) -> None:
-    shallow, deep = deeper(name, 2, start), deeper(name, 3, start)
+    shallow = deeper(name, 2, start)
+    deep = deeper(name, 3, start)
     assert len(deep) > len(shallow)
     assert [n for n in shallow if not torch.equal(shallow[n], deep[n])] == []
 
@@ -255,10 +258,8 @@ def test_gpt2_starts_what_joins_the_residual_smaller_by_the_root_of_twice_the_de
     depth: int,
 ) -> None:
     assert family("gpt2").init == S.NormalInit(std=0.02, scale_by_depth=True)
-    plain, scaled = (
-        deeper("gpt2", depth, S.NormalInit()),
-        deeper("gpt2", depth, S.NormalInit(scale_by_depth=True)),
-    )
+    plain = deeper("gpt2", depth, S.NormalInit())
+    scaled = deeper("gpt2", depth, S.NormalInit(scale_by_depth=True))
     for name, tensor in plain.items():
         joins = name.endswith((".inner.out.weight", ".inner.down.weight"))
         torch.testing.assert_close(
@@ -271,10 +272,8 @@ def test_gpt2_starts_what_joins_the_residual_smaller_by_the_root_of_twice_the_de
 
 
 def test_a_decoder_with_three_branches_a_block_counts_three() -> None:
-    plain, scaled = (
-        deeper("bart", 2, S.NormalInit()),
-        deeper("bart", 2, S.NormalInit(scale_by_depth=True)),
-    )
+    plain = deeper("bart", 2, S.NormalInit())
+    scaled = deeper("bart", 2, S.NormalInit(scale_by_depth=True))
     for stack, branches in (("encoder", 4), ("decoder", 6)):
         name = f"{stack}.blocks.0.attention.inner.out.weight"
         torch.testing.assert_close(scaled[name], plain[name] * branches**-0.5, rtol=1e-5, atol=0)
@@ -291,9 +290,11 @@ def test_a_branchs_gain_multiplies_value_out_and_feedforward_but_not_query_and_k
     gained = S.replace_path(
         S.replace_path(s, f"{path}.attention.init_gain", 0.25), f"{path}.feedforward.init_gain", 0.5
     )
-    before, after = tensors(weft.build(s)), tensors(weft.build(gained))
+    before = tensors(weft.build(s))
+    after = tensors(weft.build(gained))
     for found, tensor in before.items():
-        branch, role = found.removeprefix(path + ".").split(".")[0], found.split(".")[-2]
+        branch = found.removeprefix(path + ".").split(".")[0]
+        role = found.split(".")[-2]
         gain = (
             {"attention": 0.25, "feedforward": 0.5}[branch]
             if found.startswith(path)
@@ -324,10 +325,8 @@ def test_t5_starts_each_map_by_its_fan_in_and_the_query_by_the_head_width_too(
 ) -> None:
     s = family("t5_v1_1")(**WIDE, hidden=1024, head_dim=16, init=S.T5Init(factor=factor))
     found = tensors(weft.build(s))
-    attention, feed = (
-        "decoder.blocks.1.cross_attention.inner.",
-        "encoder.blocks.0.feedforward.inner.",
-    )
+    attention = "decoder.blocks.1.cross_attention.inner."
+    feed = "encoder.blocks.0.feedforward.inner."
     for name, std in (
         (attention + "query", (256 * 16) ** -0.5),
         (attention + "key", 256**-0.5),
@@ -377,9 +376,8 @@ def test_sine_tables_start_as_sines_and_stay() -> None:
         table = model.get_parameter(name)
         assert not table.requires_grad
         assert (table[0] == 0).all()  # the class token's row
-        torch.testing.assert_close(
-            table[1:].square().sum(1), torch.full((4,), table.shape[1] / 2)
-        )  # sin² + cos² a pair
+        # sin² + cos² a pair
+        torch.testing.assert_close(table[1:].square().sum(1), torch.full((4,), table.shape[1] / 2))
         assert not torch.equal(table[1], table[2])
 
 

@@ -35,13 +35,15 @@ def run(m: ShiftedWindowAttention, rows: int, columns: int) -> tuple[torch.Tenso
 def test_shifted_windows_are_a_mask_and_a_bias_on_the_padded_grid(
     rows: int, columns: int, shift: int, has_bias: bool
 ) -> None:
-    size, width = 3, 8
+    size = 3
+    width = 8
     pattern = S.ShiftedWindows(size=size, shift=shift, bias=has_bias)
     m = started(ShiftedWindowAttention(S.Attention(heads=2, pattern=pattern), width)).double()
     x, found = run(m, rows, columns)
 
     shifted = shift if min(rows, columns) > size else 0
-    R, C = -(-rows // size) * size, -(-columns // size) * size
+    R = -(-rows // size) * size
+    C = -(-columns // size) * size
     padded = torch.zeros(2, R, C, width, dtype=torch.float64)
     padded[:, :rows, :columns] = x.view(2, rows, columns, width)
     cells = [(r, c) for r in range(R) for c in range(C)]
@@ -49,13 +51,12 @@ def test_shifted_windows_are_a_mask_and_a_bias_on_the_padded_grid(
     def place(r: int, c: int) -> tuple[int, int]:  # where the shift moves a cell
         return (r - shifted) % R, (c - shifted) % C
 
-    allowed, bias = (
-        torch.zeros(R * C, R * C, dtype=torch.bool),
-        torch.zeros(2, R * C, R * C, dtype=torch.float64),
-    )
+    allowed = torch.zeros(R * C, R * C, dtype=torch.bool)
+    bias = torch.zeros(2, R * C, R * C, dtype=torch.float64)
     for i, a in enumerate(cells):
         for j, b in enumerate(cells):
-            (ar, ac), (br, bc) = place(*a), place(*b)
+            (ar, ac) = place(*a)
+            (br, bc) = place(*b)
             neighbours = (a[0] >= shifted) == (b[0] >= shifted) and (a[1] >= shifted) == (
                 b[1] >= shifted
             )
@@ -113,12 +114,11 @@ def test_linformer_is_attention_over_projected_keys_and_values() -> None:
     m = started(
         LinformerAttention(S.Attention(heads=2, pattern=S.Linformer(length=10, rank=3)), 8)
     ).double()
-    x, at = torch.randn(2, 7, 8, dtype=torch.float64), torch.arange(7)[None]
+    x = torch.randn(2, 7, 8, dtype=torch.float64)
+    at = torch.arange(7)[None]
     q, k, v = (t(x).unflatten(-1, (2, 4)).transpose(1, 2) for t in (m.query, m.key, m.value))
-    k, v = (
-        torch.einsum("mr,bhmk->bhrk", m.keys.weight[:7], k),
-        torch.einsum("mr,bhmk->bhrk", m.values.weight[:7], v),
-    )
+    k = torch.einsum("mr,bhmk->bhrk", m.keys.weight[:7], k)
+    v = torch.einsum("mr,bhmk->bhrk", m.values.weight[:7], v)
     slow = m.out(((q @ k.transpose(-1, -2) / 2).softmax(-1) @ v).transpose(1, 2).flatten(2))
     assert (
         m(x, None, AttentionContext(Positions(at, at, first_query_slot=0))) - slow

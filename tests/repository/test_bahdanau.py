@@ -59,19 +59,22 @@ def gru(cell: Any, x_D: Tensor, state_D: Tensor, suffix: str = "") -> Tensor:
 
 def logits_of_row(model: weft.Model, source: list[int], target: list[int]) -> Tensor:
     """The slow twin: one row without padding, one vector at a time (appendix A.1 and A.2)."""
-    table, d = model.token_embedding_VD, model.decoder
+    table = model.token_embedding_VD
+    d = model.decoder
     scale = model.spec.width**0.5
     xs = [table[i] * scale for i in source]
     half = model.spec.width // 2
     ways = []
     for suffix, order in (("_l0", xs), ("_l0_reverse", xs[::-1])):
-        state, states = torch.zeros(half, dtype=table.dtype), []
+        state = torch.zeros(half, dtype=table.dtype)
+        states = []
         for x in order:
             state = gru(model.encoder.gru, x, state, suffix)
             states.append(state)
         ways.append(states)
     h = [torch.cat(both) for both in zip(ways[0], ways[1][::-1], strict=True)]
-    state, rows = (d.first.weight @ h[0][half:] + d.first.bias).tanh(), []
+    state = (d.first.weight @ h[0][half:] + d.first.bias).tanh()
+    rows = []
     for i in target:
         keys = [d.key.weight @ each + d.key.bias for each in h]
         scores = [d.score.weight[0] @ (d.query.weight @ state + key).tanh() for key in keys]
@@ -85,7 +88,8 @@ def logits_of_row(model: weft.Model, source: list[int], target: list[int]) -> Te
 
 
 def test_padded_rows_equal_single_rows_computed_one_vector_at_a_time(model: weft.Model) -> None:
-    source, target = torch.randint(1, 20, (2, 5)), torch.randint(1, 20, (2, 4))
+    source = torch.randint(1, 20, (2, 5))
+    target = torch.randint(1, 20, (2, 4))
     mask = torch.arange(5) < torch.tensor(LENGTHS)[:, None]
     logits = model(source, target, attention_mask=mask)
     for i, length in enumerate(LENGTHS):

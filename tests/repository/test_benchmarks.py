@@ -101,7 +101,8 @@ def test_branches_of_the_ladder_are_what_whole_runs_of_their_length_are(
     result = scaling.main(["--quick", "--output", str(small / "runs")])
     assert last_line(capsys) == result
     assert len(result["points"]) == 12
-    depth, width = 1, 16
+    depth = 1
+    width = 16
     whole = scaling.ladder_recipe(depth, width, 16, 32)
     assert result["points"][1]["loss"] == round(scaling.valid_loss(whole, small / "whole"), 4)
 

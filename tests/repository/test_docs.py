@@ -233,7 +233,8 @@ def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     )
     (tmp_path / "CITATION.cff").write_text("type: software\nversion: 1.2.0\nlicense: x\n")
     answers = {"tag": "v1.2.0", "status": ""}
-    module.ROOT, module.run = tmp_path, lambda _, verb, *rest: answers[verb]
+    module.ROOT = tmp_path
+    module.run = lambda _, verb, *rest: answers[verb]
     module.answers = answers
     return module
 
@@ -246,7 +247,8 @@ def test_a_release_needs_version_changelog_citation_and_tag_to_agree(release: Mo
 
 
 def test_a_bill_of_materials_names_no_file_of_this_machine(release: ModuleType) -> None:
-    here, there = {"url": "file:///home/me/weft.whl"}, {"url": "https://pypi.org/project/torch"}
+    here = {"url": "file:///home/me/weft.whl"}
+    there = {"url": "https://pypi.org/project/torch"}
     bill = {
         "components": [{"name": "weft", "externalReferences": [here, there]}, {"name": "torch"}]
     }

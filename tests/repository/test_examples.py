@@ -78,7 +78,8 @@ EXAMPLES = {
         'schedule={"kind": "SqrtCooldown", "warmup": 3, "cooldown": 0.5}',
     ),
 }
-ELSEWHERE = {  # a task, a data format and a family, which have tests of their own
+# a task, a data format and a family, which have tests of their own
+ELSEWHERE = {
     "contrastive_embeddings": "tests/conformance/test_examples.py",
     "fasta": "tests/conformance/test_fasta.py",
     "opt": "tests/extend/test_family.py",

@@ -37,7 +37,8 @@ def test_every_row_of_a_papers_table_is_a_recipe_with_the_papers_figures(file: s
 def test_rows_cost_as_much_as_the_base_where_the_papers_do() -> None:
     module = tables.load("transformer")
     for name in module.PAPER:
-        row, same = getattr(module, name), name.startswith(("key", "depth", "width", "hidden"))
+        row = getattr(module, name)
+        same = name.startswith(("key", "depth", "width", "hidden"))
         assert (run_flops(row) == run_flops(module.base)) == (not same or name == "base"), name
     for file in ("masking", "inputs", "detr"):
         module = tables.load(file)

@@ -34,7 +34,8 @@ from weft.interop.huggingface.sentence_transformers import read_modules
 from weft.nn.model import build
 
 RECIPES = recipes()
-CLASSES = {  # how each opens
+# how each opens
+CLASSES = {
     "answer_squad:tiny": "BertForQuestionAnswering",
     "bart:tiny": "BartForConditionalGeneration",
     "bert:tiny": "BertForMaskedLM",
@@ -72,31 +73,36 @@ CLASSES = {  # how each opens
     "vit:fashion_mnist": "ViTForImageClassification",
     "vit:cifar10": "ViTForImageClassification",
 }
-STAYS = {  # what transformers has no class for
+# what transformers has no class for
+STAYS = {
     **dict.fromkeys(("cct:tiny", "cct:residual", "hybrid:tiny"), "a stem of convolutions"),
     **dict.fromkeys(
         ("detr:tiny", "detr:anchors", "detr:denoising", "detr:bccd"),
         "a ResNet with group norm, which trains from scratch",
     ),
 }
+# as their tiny ones
 QUICK = [
     name
     for name in RECIPES
     if name not in ("electra:mini", "bert:mini", "t5:mini", "gpt_char:large", *STAYS)
     and name != "prefer:reward"  # scores an answer after its question, not a text alone
-]  # as their tiny ones
+]
 ALIKE = {name: (CLASSES[name], type(RECIPES[name].data.tokenizer)) for name in QUICK}
 FIRST = {alike: name for name, alike in reversed(ALIKE.items())}
+# one recipe per class and kind of tokenizer in every run
 LEAVING = [
     pytest.param(name, marks=() if FIRST[alike] == name else pytest.mark.slow)
     for name, alike in ALIKE.items()
-]  # one recipe per class and kind of tokenizer in every run
+]
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder in which every recipe finds its data; runs stay for the whole file."""
-    folder, before, here = tmp_path_factory.mktemp("home"), dict(os.environ), Path.cwd()
+    folder = tmp_path_factory.mktemp("home")
+    before = dict(os.environ)
+    here = Path.cwd()
     os.environ |= {"WEFT_DATA": str(folder / "data"), "XDG_CACHE_HOME": str(folder / "cache")}
     os.chdir(folder)
     make_clone(folder)
@@ -114,7 +120,8 @@ def leave(name: str) -> tuple[Path, Path]:
     make_data(Path("data").resolve(), recipe.data)
     for earlier in earlier_runs(recipe, RECIPES):
         leave(earlier)
-    folder, out = Path("runs") / recipe.name, Path("out") / recipe.name
+    folder = Path("runs") / recipe.name
+    out = Path("out") / recipe.name
     trained = replace(short(recipe), steps=8)
     if isinstance(recipe.task, R.Translation):  # so that a translation is not empty
         trained = replace(
@@ -155,10 +162,8 @@ def test_a_recipe_opens_elsewhere_with_the_same_tokens_pixels_and_answers(
         {"tokens", "embeddings"} if reads_text else {"images"}
     )
     if reads_text:  # and the run itself reads as what left it
-        own, text = (
-            open_model(folder),
-            "the red boat sings".upper() if "gpt_char" in name else "the red boat sings",
-        )
+        own = open_model(folder)
+        text = "the red boat sings".upper() if "gpt_char" in name else "the red boat sings"
         found = hf.AutoTokenizer.from_pretrained(out)(text)["input_ids"]
         before, after = own.require_tokenizer.special_frame()
         assert found == [*before, *own.require_tokenizer.encode(text).tolist(), *after]
@@ -177,7 +182,8 @@ def test_a_recipe_opens_elsewhere_with_the_same_tokens_pixels_and_answers(
 )
 def test_special_ids_stand_in_config_and_generation_config(name: str, home: Path) -> None:
     _, out = leave(name)
-    tokenizer, spec = Tokenizer.load(out), weft.load(out).spec
+    tokenizer = Tokenizer.load(out)
+    spec = weft.load(out).spec
     config, generation = (
         json.loads((out / file).read_text()) for file in ("config.json", "generation_config.json")
     )
@@ -185,9 +191,8 @@ def test_special_ids_stand_in_config_and_generation_config(name: str, home: Path
     wanted = {
         key: tokenizer.special[mark] for key, mark in marks.items() if mark in tokenizer.special
     }
-    if (
-        spec.encoder is not None
-    ):  # BART's decoder begins with the end, T5's with a pad, a translator's with a begin
+    # BART's decoder begins with the end, T5's with a pad, a translator's with a begin
+    if spec.encoder is not None:
         first = "eos" if name.startswith("bart") else "pad" if name.startswith("t5") else "bos"
         wanted["decoder_start_token_id"] = tokenizer.special[first]
     assert wanted.items() <= config.items()
@@ -226,7 +231,8 @@ def test_a_translation_by_beam_search_is_the_same_text(home: Path) -> None:
             "A small HOUSE sings over a tree .",
             "old river under the house and the tree with a boat",
         ]
-        writer, tokenizer = TextGenerator(open_model(folder)), hf.AutoTokenizer.from_pretrained(out)
+        writer = TextGenerator(open_model(folder))
+        tokenizer = hf.AutoTokenizer.from_pretrained(out)
         model = hf.AutoModelForSeq2SeqLM.from_pretrained(out)
         for beams in (1, 4):
             given = tokenizer(texts, return_tensors="pt", padding=True)
@@ -417,7 +423,8 @@ def test_a_spec_that_no_family_says_is_told_the_nearest_and_the_fields_that_diff
 
 
 def test_marks_are_put_around_texts_and_a_file_that_has_them_keeps_its_bytes() -> None:
-    marks, text = SpecialTokenFrame([2], [3], [3]), wordpiece()
+    marks = SpecialTokenFrame([2], [3], [3])
+    text = wordpiece()
     inner = tokenizers.Tokenizer.from_str(text)
     pair = inner.encode("red boat", "tree")
     assert [pair.tokens, pair.type_ids] == [
@@ -469,9 +476,11 @@ def test_a_model_of_few_positions_is_verified_with_texts_that_fit_it(
     sizes = {"vocab_size": tokenizer(kind).size, "width": 32, "depth": 2, "heads": 4}
     spec = getattr(weft, family)("tiny" if family == "bert" else "small", positions=8, **sizes)
     model = build(replace(spec, head=head) if head else spec, seed=1)
-    words, text = tokenizer(kind), tokenizer(kind).text
+    words = tokenizer(kind)
+    text = tokenizer(kind).text
     if family == "bert":
-        first, last = words.special["bos"], words.special["eos"]
+        first = words.special["bos"]
+        last = words.special["eos"]
         text = with_special_frame(text, SpecialTokenFrame([first], [last], [last]))
     folder = weft.save(model, tmp_path / "out", tokenizer=text)
     assert max(verify.verify(folder).values()) <= 1e-5

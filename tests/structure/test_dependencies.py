@@ -8,11 +8,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"PIL": "pillow", "mlflow": "mlflow-skinny"}  # module -> package, where the names differ
+# imported by a string, through torch.utils.tensorboard, and by fsspec
 UNSEEN = {
     "lm-eval",
     "tensorboard",
     "s3fs",
-}  # imported by a string, through torch.utils.tensorboard, and by fsspec
+}
 
 
 def imported(source: str) -> Iterator[str]:

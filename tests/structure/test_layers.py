@@ -83,7 +83,8 @@ NOT_MIRRORED = (
     "repository",
     "structure",
 )
-LARGE = {  # what is over the sizes below, each with its reason
+# what is over the sizes below, each with its reason
+LARGE = {
     "commands/evaluate.py:evaluate": "the verb: data, options and two kinds of report",
     "data/batches/loader.py:__init__": "what a batch depends on",
     "data/shards/store.py": "one format, its reader and its checks",
@@ -350,7 +351,8 @@ def test_only_storage_renames_and_syncs() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
-            owner, name = node.func.value, node.func.attr
+            owner = node.func.value
+            name = node.func.attr
             starred = any(isinstance(given, ast.Starred) for given in node.args)
             moves = name in ("fsync", "fdatasync", "rename", "renames") or (
                 name == "replace"

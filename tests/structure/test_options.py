@@ -127,7 +127,8 @@ def test_the_python_call_and_the_command_have_the_same_options(verb: str) -> Non
     assert command.keys() - python.keys() == command_alone
     assert python.keys() <= command.keys()
     for name in python.keys() - {"output"}:
-        ours, theirs = described(command[name]), described(python[name])
+        ours = described(command[name])
+        theirs = described(python[name])
         assert {key: ours[key] for key in ours if key != "type"} == {
             key: theirs[key] for key in theirs if key != "type"
         }, name

@@ -29,7 +29,8 @@ def name_predicates(source: str) -> Iterator[str]:
             if called.attr in PREDICATES and (whole or text) and isinstance(called.value, ast.Name):
                 yield called.value.id
         elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
-            left, right = node.left, node.comparators[0]
+            left = node.left
+            right = node.comparators[0]
             text = isinstance(left, ast.Constant) and isinstance(left.value, str)
             if text and isinstance(right, ast.Name) and right.id in ("name", "path", "key"):
                 yield right.id

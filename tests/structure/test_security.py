@@ -17,6 +17,7 @@ from weft import spec as S
 from weft.interop.huggingface.verify import verify
 
 ROOT = Path(__file__).parents[2]
+# the last keeps its metadata in a pickle
 MODULES = {
     "pickle",
     "_pickle",
@@ -28,7 +29,7 @@ MODULES = {
     "shelve",
     "torch.package",
     "torch.distributed.checkpoint",
-}  # the last keeps its metadata in a pickle
+}
 CALLS = {
     "torch.load",
     "torch.jit.load",
@@ -50,11 +51,12 @@ CALLS = {
     "runpy.run_module",
     "code.interact",
 }
+# what they may be
 KEYWORDS = {
     "allow_pickle": False,
     "trust_remote_code": False,
     "weights_only": True,
-}  # what they may be
+}
 
 
 def sources() -> list[Path]:

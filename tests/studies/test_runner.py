@@ -156,7 +156,9 @@ def test_processes_give_the_same_results_at_most_so_many_at_a_time(
 ) -> None:
     folder = tmp_path / "study"
     runs = small_runs(folder)
-    running, most, ends = set[str](), 0, list[tuple[str, str]]()
+    running = set[str]()
+    most = 0
+    ends = list[tuple[str, str]]()
     for event in run_all(RunDirectory(folder), [runs], Processes(at_most)):
         name = event.run.directory.name
         if event.state == "running":

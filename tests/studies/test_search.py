@@ -33,7 +33,9 @@ from weft.studies.runs import study_states
 from ..commands.tuned_data import checkpoint, write_examples
 from .runs import killed
 
-GOOD, BAD = 3e-3, 1e-9  # a rate at which the model learns, and one at which it does not
+# a rate at which the model learns, and one at which it does not
+GOOD = 3e-3
+BAD = 1e-9
 
 
 def tune(
@@ -100,7 +102,8 @@ def test_a_worse_trial_of_a_second_call_leaves_the_best_model_and_the_earlier_tr
     first: TuneOptions,
 ) -> None:
     """Accuracy 1.000 was replaced by .625, and the table had the last call's trials alone."""
-    before, trial = held(first, "model", "trial-0.003-0"), table(first)["trials"][0]
+    before = held(first, "model", "trial-0.003-0")
+    trial = table(first)["trials"][0]
     assert tune(replace(first, learning_rates=(BAD,))) == ["trial-1e-09-0"]
     assert held(first, "model", "trial-0.003-0") == before
     assert names(first) == ["trial-0.003-0", "trial-1e-09-0"]
@@ -152,7 +155,8 @@ def test_a_second_call_stopped_anywhere_loses_nothing(first: TuneOptions) -> Non
 @pytest.mark.parametrize("lost", ["the table", "the folder of the trial", "the end of its log"])
 def test_the_best_trial_is_known_from_what_is_left_of_it(lost: str, first: TuneOptions) -> None:
     out = Path(str(first.output))
-    model, trial = held(first, "model"), table(first)["trials"][0]
+    model = held(first, "model")
+    trial = table(first)["trials"][0]
     if lost == "the table":
         (out / "tune.json").write_text('{"trials": [')
     elif lost == "the folder of the trial":
@@ -167,7 +171,8 @@ def test_the_best_trial_is_known_from_what_is_left_of_it(lost: str, first: TuneO
 
 
 def test_a_damaged_model_is_made_again_from_its_trial(first: TuneOptions) -> None:
-    before, weights = held(first, "model"), Path(str(first.output)) / "model/model.safetensors"
+    before = held(first, "model")
+    weights = Path(str(first.output)) / "model/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     assert tune(first) == []
     assert held(first, "model") == before
@@ -250,7 +255,8 @@ def test_a_call_that_is_killed_anywhere_while_it_publishes_is_repaired_by_the_ne
 ) -> None:
     """The folder has the model of a worse trial, and a better one is published."""
     worse = replace(first, output=str(tmp_path / "other"), learning_rates=(BAD,))
-    out, backup = tmp_path / "other", tmp_path / "backup"
+    out = tmp_path / "other"
+    backup = tmp_path / "backup"
     tune(worse)
     better = replace(worse, learning_rates=(GOOD,))
     plan = plan_tuning(better)

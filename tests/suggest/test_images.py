@@ -83,7 +83,8 @@ MODELS = {
 def test_a_folder_of_images_becomes_a_model_that_knows_its_classes(
     name: str, album: Path, tmp_path: Path
 ) -> None:
-    start, out = checkpoint(tmp_path / "start", MODELS[name]), tmp_path / "run"
+    start = checkpoint(tmp_path / "start", MODELS[name])
+    out = tmp_path / "run"
     words = f"tune {start} --data {album} --output {out} --learning-rates 1e-2 --seeds 1 --epochs 6"
     assert cli.main([*words.split(), "--batch-size", "9", "--precision", "fp32"]) == 0
     results = json.loads((out / "tune.json").read_text())
@@ -147,13 +148,15 @@ def test_a_frozen_body_stays_and_has_higher_rates(album: Path, tmp_path: Path) -
     plan = plan_tuning(asked)
     assert plan.learning_rates == pytest.approx((1e-2, 3e-3, 1e-3, 3e-4))
     list(whole_runs.train(replace(plan.recipe, steps=2), tmp_path / "trial"))
-    before, after = open_model(str(start)).model, open_model(str(tmp_path / "trial")).model
+    before = open_model(str(start)).model
+    after = open_model(str(tmp_path / "trial")).model
     for name, weight in after.encoder.state_dict().items():  # type: ignore[union-attr]
         assert torch.equal(weight, before.encoder.state_dict()[name])  # type: ignore[union-attr]
 
 
 def test_a_sorted_archive_is_split_at_random_and_every_class_is_trained_on(tmp_path: Path) -> None:
-    start, rng = checkpoint(tmp_path / "start", MODELS["vit"]), np.random.default_rng(0)
+    start = checkpoint(tmp_path / "start", MODELS["vit"])
+    rng = np.random.default_rng(0)
     pixels = rng.integers(0, 255, (60, 16, 16, 3), dtype=np.uint8)
     labels = np.arange(60) // 10
     np.savez(tmp_path / "sorted.npz", images=pixels, labels=labels)

@@ -80,7 +80,8 @@ def pairs(path: Path, count: int = 40) -> Path:
 def test_classes_are_decoded_as_their_words_and_an_explicit_task_reads_the_encoder_alone(
     starts: dict[str, Path], tmp_path: Path
 ) -> None:
-    data, lines = write_examples(tmp_path / "a.jsonl", 40), list[str]()
+    data = write_examples(tmp_path / "a.jsonl", 40)
+    lines = list[str]()
     made = plan_tuning(
         wish(
             starts["t5"], tmp_path / "run", data, source_prefix="loom: ", label_texts=("no", "yes")
@@ -233,7 +234,8 @@ def test_exact_match_without_generating_is_that_of_greedy_generation(run: Path) 
             p.add_(0.1 * p.std() * torch.randn(p.shape, generator=torch.Generator().manual_seed(0)))
     from weft.data.shards.store import open_store
 
-    store, row = open_store(run / "prepared", "train"), opened.recipe.data.rows  # type: ignore[union-attr]
+    store = open_store(run / "prepared", "train")  # type: ignore[union-attr]
+    row = opened.recipe.data.rows  # type: ignore[union-attr]
     assert isinstance(row, R.TemplatedPairs)
     found = [
         all(hit for _, hit in own) for own in predict(opened, R.TextToText(), store, length=64)
@@ -254,7 +256,9 @@ def test_exact_match_without_generating_is_that_of_greedy_generation(run: Path) 
 
 def test_the_likelihood_of_a_class_is_that_of_its_words_read_alone(run: Path) -> None:
     opened = open_model(run)
-    row, writer, text = opened.recipe.data.rows, TextGenerator(opened), "loom: the loom"  # type: ignore[union-attr]
+    row = opened.recipe.data.rows  # type: ignore[union-attr]
+    writer = TextGenerator(opened)  # type: ignore[union-attr]
+    text = "loom: the loom"  # type: ignore[union-attr]
     assert isinstance(row, R.TemplatedPairs)
     scores = []
     for word in row.targets:
@@ -326,12 +330,11 @@ def test_a_tuned_run_leaves_for_transformers_with_its_start_token(
     from transformers import AutoModelForSeq2SeqLM
 
     assert cli.main(["export", str(run / "model"), str(tmp_path / "out"), "--to", "hf"]) == 0
-    theirs, ours = (
-        AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval(),
-        open_model(run).model,
-    )
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
+    ours = open_model(run).model
     assert theirs.config.decoder_start_token_id == 0
-    ids, target = torch.randint(5, 261, (2, 7)), torch.randint(5, 261, (2, 4))
+    ids = torch.randint(5, 261, (2, 7))
+    target = torch.randint(5, 261, (2, 4))
     with torch.no_grad():
         torch.testing.assert_close(
             ours(ids, target),

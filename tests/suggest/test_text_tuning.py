@@ -63,7 +63,8 @@ def wish(start: Path, out: Path, data: Path, **more: Any) -> TuneOptions:
 def test_a_pair_with_a_score_is_read_in_both_orders_unless_a_task_says_otherwise(
     starts: dict[str, Path], tmp_path: Path
 ) -> None:
-    data, lines = pairs(tmp_path / "scores.tsv", True), list[str]()
+    data = pairs(tmp_path / "scores.tsv", True)
+    lines = list[str]()
     made = plan_tuning(wish(starts["gpt2"], tmp_path / "a", data, lm_weight=0.5), lines.append)
     assert made.recipe.task == R.Regression(input_format="gpt", both_orders=True, lm_weight=0.5)
     assert (made.task, made.metric) == ("similarity", "pearson")

@@ -42,13 +42,15 @@ def test_an_index_out_of_range_is_refused() -> None:
 
 @pytest.mark.parametrize("other", [(1, 0), (0, 1), (2**40, 0), (0, 2**40)])
 def test_another_seed_or_epoch_is_another_order(other: tuple[int, int]) -> None:
-    here, there = permute(np.arange(1000), 1000, 0, 0), permute(np.arange(1000), 1000, *other)
+    here = permute(np.arange(1000), 1000, 0, 0)
+    there = permute(np.arange(1000), 1000, *other)
     assert (here == there).sum() < 10  # 1 is expected of chance
 
 
 def chi_square(found: np.ndarray) -> float:
     """In deviations from what is expected of even counts."""
-    even, freedom = found.sum() / found.size, found.size - 1
+    even = found.sum() / found.size
+    freedom = found.size - 1
     return float((((found - even) ** 2 / even).sum() - freedom) / (2 * freedom) ** 0.5)
 
 
@@ -129,11 +131,9 @@ def test_a_sample_draws_the_same_whatever_was_drawn_before_it() -> None:
             key=np.array(hash_words("draw", 9)[:2], np.uint64),
             counter=np.array([0, index, epoch, 0], np.uint64),
         )
-        reused, own, fresh = (
-            draws.generator_for(epoch, index),
-            sample_generator(9, epoch, index),
-            np.random.Generator(plain),
-        )
+        reused = draws.generator_for(epoch, index)
+        own = sample_generator(9, epoch, index)
+        fresh = np.random.Generator(plain)
         for draw_some in (
             lambda g: g.random(3, np.float32),
             lambda g: g.permutation(10),

@@ -23,7 +23,8 @@ SMALL: dict[str, Any] = {
     "dropout": 0.0,
 }
 CLASSES = S.ClassifierHead(num_labels=3)
-TEXT, SENTENCES = R.Documents(), R.Documents(sentence_boundaries=True)
+TEXT = R.Documents()
+SENTENCES = R.Documents(sentence_boundaries=True)
 
 
 def bert(**more: Any) -> S.Spec:

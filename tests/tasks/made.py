@@ -13,7 +13,8 @@ from weft.tasks import build_task
 from weft.tasks.base import ArrayRow, Batch, LengthLimitedSamples, Loss, Preprocess
 
 SPECIAL = {"pad": 0, "unk": 1, "bos": 2, "eos": 3, "mask": 4}
-VOCABULARY, SENTINELS = 60, (59, 58, 57, 56, 55, 54, 53, 52)
+VOCABULARY = 60
+SENTINELS = (59, 58, 57, 56, 55, 54, 53, 52)
 ORDINARY = range(5, 52)
 
 
@@ -43,7 +44,8 @@ class Stream:
     """A store in memory: running text with its documents and sentences."""
 
     def __init__(self, sample: dict[str, Any]) -> None:
-        self.held, self.tokens = sample, len(sample["tokens"])
+        self.held = sample
+        self.tokens = len(sample["tokens"])
 
     def stream(self, start: int, stop: int) -> np.ndarray:
         return self.held["tokens"][start:stop]
@@ -130,7 +132,8 @@ def near(count: float, n: int, share: float) -> bool:
 
 def even(counts: np.ndarray) -> bool:
     """As n throws of a fair die: every side within five deviations, and so is chi-square."""
-    n, sides = int(counts.sum()), len(counts)
+    n = int(counts.sum())
+    sides = len(counts)
     off = (counts - n / sides) ** 2 / (n / sides)
     return all(near(c, n, 1 / sides) for c in counts) and bool(
         abs(off.sum() - (sides - 1)) <= 5 * (2 * (sides - 1)) ** 0.5

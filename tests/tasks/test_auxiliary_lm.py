@@ -15,14 +15,10 @@ from .holds import HOLDS, Built
 from .made import batch, build_pair, meta, rows
 from .tuning import ENDINGS, choices, examples, labelled
 
-PAIR, NUMBER = (
-    R.LabelledTexts(second_text="b"),
-    R.LabelledTexts(second_text="b", numeric_label=True),
-)
-LAST, ONE = (
-    S.ClassifierHead(num_labels=3, pooling="last"),
-    S.ClassifierHead(num_labels=1, pooling="last"),
-)
+PAIR = R.LabelledTexts(second_text="b")
+NUMBER = R.LabelledTexts(second_text="b", numeric_label=True)
+LAST = S.ClassifierHead(num_labels=3, pooling="last")
+ONE = S.ClassifierHead(num_labels=1, pooling="last")
 VALUES: dict[str, Callable[[float], Any]] = {
     "class": lambda weight: (
         R.Classification(input_format="gpt", lm_weight=weight),
@@ -71,7 +67,9 @@ def test_the_loss_is_the_tasks_and_a_weight_times_that_of_each_next_token_row_by
     torch.testing.assert_close(
         found[own.terms[0]], plain(batch(own, given))[own.terms[0]], rtol=1e-12, atol=1e-12
     )
-    total, count, model = torch.zeros((), dtype=torch.float64), 0, objective.model
+    total = torch.zeros((), dtype=torch.float64)
+    count = 0
+    model = objective.model
     for row in given:
         for stream in STREAMS[name]:
             ids = torch.from_numpy(row[stream])

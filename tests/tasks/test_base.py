@@ -65,9 +65,8 @@ def test_every_parameter_gets_a_gradient(made: Built) -> None:
     corruption, objective, samples = made
     loss(objective, corruption, [batch(corruption, rows(corruption, samples))])
     for name, grad in gradients(objective).items():
-        if not name.endswith(
-            "key.bias"
-        ):  # adds the same to every score of a query: softmax does not see it
+        # adds the same to every score of a query: softmax does not see it
+        if not name.endswith("key.bias"):
             assert grad.any(), name
         assert grad.isfinite().all(), name
 
@@ -79,7 +78,8 @@ def test_a_micro_batch_of_few_labels_weighs_no_more_than_they_do(made: Built) ->
         labels = given[0]["labels"].copy()
         labels[np.flatnonzero(labels != IGNORE_INDEX)[3:]] = IGNORE_INDEX
         given[0] = {**given[0], "labels": labels}
-    whole, expected = loss(objective, corruption, [batch(corruption, given)]), gradients(objective)
+    whole = loss(objective, corruption, [batch(corruption, given)])
+    expected = gradients(objective)
     close(
         loss(objective, corruption, [batch(corruption, given[:1]), batch(corruption, given[1:])]),
         whole,
@@ -132,9 +132,11 @@ def widen(
 def test_padding_changes_nothing(made: Built, down: int, right: int) -> None:
     corruption, objective, samples = made
     given = rows(corruption, samples)
-    tight, wide = batch(corruption, given), widen(corruption, given, down, right)
+    tight = batch(corruption, given)
+    wide = widen(corruption, given, down, right)
     assert corruption.loss_counts(wide) == corruption.loss_counts(tight)
-    whole, expected = loss(objective, corruption, [tight]), gradients(objective)
+    whole = loss(objective, corruption, [tight])
+    expected = gradients(objective)
     close(loss(objective, corruption, [wide]), whole)
     close(gradients(objective), expected)
 
@@ -144,7 +146,8 @@ def test_several_samples_in_one_row_score_as_they_do_alone(made: Built) -> None:
     given = rows(corruption, samples)
     if given[0].keys() != corruption.fields.keys():
         pytest.skip("it has fields that are not in a stream")
-    whole, expected = loss(objective, corruption, [batch(corruption, given)]), gradients(objective)
+    whole = loss(objective, corruption, [batch(corruption, given)])
+    expected = gradients(objective)
     packed = to_torch(
         pack([given[i : i + 2] for i in range(0, len(given), 2)], corruption.fields, 64)
     )
@@ -165,17 +168,19 @@ def test_even_routing_has_balance_one_whatever_the_objective_reads(made: Built) 
     corruption, objective, samples = made
     if "balance" not in objective.weights:
         pytest.skip("it has no experts")
+    # as its spec says
     assert (objective.weights["balance"], objective.weights["router_z"]) == (
         0.5,
         0.1,
-    )  # as its spec says
+    )
     whole = batch(corruption, rows(corruption, samples))
     routers = [m.router for m in objective.modules() if isinstance(m, MixtureOfExpertsLayer)]
     before = [router.weight.detach().clone() for router in routers]
     with torch.no_grad():
         for router in routers:
             router.weight.zero_()  # all probabilities alike: their product with any shares is 1
-    sums, count = objective(whole), corruption.loss_counts(whole)
+    sums = objective(whole)
+    count = corruption.loss_counts(whole)
     with torch.no_grad():
         for router, weight in zip(routers, before, strict=True):
             router.weight.copy_(weight)

@@ -37,7 +37,8 @@ def test_apart_is_each_document_alone() -> None:
     corruption, objective = causal(isolate_documents=True)
     samples = texts(4, 33, 32, seed=3, document=8)
     together = objective(batch(corruption, rows(corruption, samples)))["token"]
-    alone, asked = torch.zeros((), dtype=torch.float64), 0
+    alone = torch.zeros((), dtype=torch.float64)
+    asked = 0
     for i in range(4):
         for piece in np.split(samples[i]["tokens"].astype(np.int64), samples[i]["documents"]):
             if len(piece) > 1:

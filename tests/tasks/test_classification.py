@@ -36,8 +36,10 @@ from .tuning import (
     vit,
 )
 
-PAIR, SINGLE = R.LabelledTexts(text="a", second_text="b"), R.LabelledTexts()
-BEGIN, END = SPECIAL["bos"], SPECIAL["eos"]
+PAIR = R.LabelledTexts(text="a", second_text="b")
+SINGLE = R.LabelledTexts()
+BEGIN = SPECIAL["bos"]
+END = SPECIAL["eos"]
 
 
 def classes(outputs: int = 3, **more: Any) -> S.ClassifierHead:
@@ -92,7 +94,8 @@ def test_gpt_reads_start_a_delimiter_b_extract_without_segments() -> None:
 
 
 def test_where_no_mark_begins_the_end_does_for_a_decoder_and_nothing_for_an_encoder() -> None:
-    texts, only = {"first": np.array([7, 8]), "second": np.array([11, 12])}, {"eos": END}
+    texts = {"first": np.array([7, 8]), "second": np.array([11, 12])}
+    only = {"eos": END}
     for spec, begin in ((decoder(), [END]), (bert(head=classes()), [])):
         value = R.Classification(input_format="gpt" if begin else "bert", both_orders=True)
         row = one(value, spec, PAIR, special=only, **texts)
@@ -117,7 +120,8 @@ def test_the_longer_side_loses_its_last_tokens_first() -> None:
     for n in range(12):
         for m in range(12):
             for room in range(1, 14):
-                a, b = list(range(n)), list(range(m))
+                a = list(range(n))
+                b = list(range(m))
                 while len(a) + len(b) > room:
                     (a if len(a) > len(b) else b).pop()
                 mine = truncate_longest_first(np.arange(n), np.arange(m), room)
@@ -167,7 +171,9 @@ def test_a_symmetric_answer_adds_the_vectors_of_both_orders_before_the_linear_ma
         for each in (straight, mirrored)
     ]
     torch.testing.assert_close(*answers, rtol=0, atol=1e-12)
-    head, model, row = objective.model.head, objective.model, rows(corruption, straight)[4]
+    head = objective.model.head
+    model = objective.model
+    row = rows(corruption, straight)[4]
     vectors = []
     for tokens, segments in (("tokens", "segments"), ("swapped", "swapped_segments")):
         sides = torch.tensor(row[segments])[None] if segments in row else None
@@ -232,10 +238,8 @@ def test_the_loss_of_an_image_is_transformers(tmp_path: Path) -> None:
 def test_training_sees_random_parts_and_validation_the_middle() -> None:
     corruption, _ = build_pair(R.Classification(), vit(), labelled(R.LabelledImages()))
     store: Any = album(3)
-    train, valid = (
-        corruption.open_samples(store, 17),
-        corruption.open_samples(store, 17, include_partial=True),
-    )
+    train = corruption.open_samples(store, 17)
+    valid = corruption.open_samples(store, 17, include_partial=True)
     for i in range(3):
         seen = [corruption(train, i, sample_generator(0, epoch, i))["image"] for epoch in (0, 0, 1)]
         assert np.array_equal(seen[0], seen[1])
@@ -254,21 +258,17 @@ def test_numbers_and_images_hold_what_every_objective_holds(
 ) -> None:
     if kind == "number":
         numbers = R.LabelledTexts(second_text="b", numeric_label=True)
-        value, spec, known, samples = (
-            R.Regression(),
-            bert(head=classes(1)),
-            labelled(numbers, labels=None),
-            examples(14, number=True),
-        )
+        value = R.Regression()
+        spec = bert(head=classes(1))
+        known = labelled(numbers, labels=None)
+        samples = examples(14, number=True)
     elif kind == "mixed images":
         value, spec, known, samples = IMAGE_CASES["images, mixed"]()  # type: ignore[assignment]
     else:
-        value, spec, known, samples = (
-            R.Classification(),
-            vit(),
-            labelled(R.LabelledImages()),
-            images(14, vit()),
-        )
+        value = R.Classification()
+        spec = vit()
+        known = labelled(R.LabelledImages())
+        samples = images(14, vit())
     corruption, objective = build_pair(value, spec, known, seed=1, dtype=torch.float64)
     hold((corruption, objective.eval(), samples))
 
@@ -321,7 +321,8 @@ def test_a_sample_is_mixed_with_another_of_all_by_its_own_generator() -> None:
         row = corruption(samples, 1, sample_generator(0, epoch, 1))
         again = corruption(samples, 1, sample_generator(0, epoch, 1))
         assert all(np.array_equal(row[name], again[name]) for name in row)
-        share, other = float(row["label_weight"]), int(row["mixed_labels"])
+        share = float(row["label_weight"])
+        other = int(row["mixed_labels"])
         expected = share * 0.2 + (1 - share) * (0.0, 0.2, 1.0)[other]
         np.testing.assert_allclose(row["image"], expected, atol=1e-6)
         assert row["labels"] == 1

@@ -13,7 +13,9 @@ from weft.tasks.denoising import DenoisingPreprocess, shuffle_sentences
 from .cases import SENTENCES, bart
 from .made import SPECIAL, VOCABULARY, batch, build_pair, even, meta, near, rows, sure, texts
 
-BEGIN, END, MASK = SPECIAL["bos"], SPECIAL["eos"], SPECIAL["mask"]
+BEGIN = SPECIAL["bos"]
+END = SPECIAL["eos"]
+MASK = SPECIAL["mask"]
 
 
 def denoise(**more: Any) -> DenoisingPreprocess:
@@ -33,7 +35,10 @@ def test_labels_are_the_text_between_its_marks_and_the_decoder_starts_at_end() -
 
 
 def test_of_a_million_tokens_the_share_is_hidden_one_mask_a_span() -> None:
-    corruption, off, masks, empty = denoise(shuffle_sentences=False), [], 0, 0
+    corruption = denoise(shuffle_sentences=False)
+    off = []
+    masks = 0
+    empty = 0
     text = np.arange(10, 1010)
     first = np.zeros(1000)
     for i in range(1000):
@@ -61,13 +66,15 @@ def test_span_lengths_are_poisson() -> None:
     at = np.flatnonzero(row == MASK)
     alone = at[(at > 0) & (at < len(row) - 1)]
     alone = alone[(row[alone - 1] != MASK) & (row[alone + 1] != MASK)]
-    lengths, n = row[alone + 1] - row[alone - 1] - 1, len(alone)
+    lengths = row[alone + 1] - row[alone - 1] - 1
+    n = len(alone)
     assert n > 3000
     assert all(near((lengths == k).sum(), n, 3**k * exp(-3) / factorial(k)) for k in range(9))
 
 
 def test_sentences_are_shuffled_whole_and_all_orders_are_alike_likely() -> None:
-    text, starts = np.arange(10), np.array([0, 2, 7])
+    text = np.arange(10)
+    starts = np.array([0, 2, 7])
     orders = {tuple(np.concatenate(p)): 0 for p in permutations(np.split(text, starts[1:]))}
     generator = np.random.default_rng(0)
     for _ in range(6_000):

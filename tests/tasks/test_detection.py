@@ -96,10 +96,10 @@ def test_the_loss_is_that_of_transformers(
         else (DetrConfig, ForObjectDetectionLoss)
     )
     config = kind(num_labels=3, auxiliary_loss=auxiliary, decoder_layers=2)
-    logits, boxes = answer.logits_BNV, answer.boxes_BN4
-    torch.set_default_dtype(
-        torch.float64
-    )  # of the weights of the classes, which they make themselves
+    logits = answer.logits_BNV
+    boxes = answer.boxes_BN4
+    # of the weights of the classes, which they make themselves
+    torch.set_default_dtype(torch.float64)
     try:
         theirs, _, _ = score(
             logits[-1], targets, torch.device("cpu"), boxes[-1], config, logits, boxes
@@ -164,7 +164,8 @@ def test_dropout_belongs_to_the_cells_of_an_image_and_not_to_its_padding() -> No
     def read(rows: Batch, numbers: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         torch.manual_seed(0)
         with sample_numbers(torch.tensor(numbers)), torch.no_grad():
-            image, mask = rows["image"].double(), rows.get("image_attention_mask")
+            image = rows["image"].double()
+            mask = rows.get("image_attention_mask")
             states = model.encode(model.embed(image, attention_mask=mask))
             found = model.decode(model.embed_target(None, states), states)
         kept = states.attention_mask_BL
@@ -183,7 +184,8 @@ def test_padding_that_convolutions_see_changes_what_published_models_say() -> No
     mask = torch.ones(2, 32, 32, dtype=torch.bool)
     mask[1, :, 20:] = False
     images = images * mask[:, None]
-    masked, zeros = detector(), detector(source={"padding": "zeros"})
+    masked = detector()
+    zeros = detector(source={"padding": "zeros"})
     a, b = (build(spec, seed=0).eval() for spec in (masked, zeros))
     with torch.no_grad():
         for model in (a, b):
@@ -468,7 +470,8 @@ def test_boxes_become_fractions_of_the_image_and_follow_it() -> None:
     Image.fromarray(pixels).save(out, "PNG")
     row = {"image": out.getvalue(), "boxes": [[2, 4, 8, 4]], "labels": [LABELS[1]]}
     store = small_store([row], R.ImagesWithBoxes(), LABELS, None)[0]
-    flip, size = R.RandomHorizontalFlip(p=1.0), R.RandomShortestSize(min_size=(30,), max_size=50)
+    flip = R.RandomHorizontalFlip(p=1.0)
+    size = R.RandomShortestSize(min_size=(30,), max_size=50)
     task = R.Detection(transforms=(flip, size))
     made = build_task(task, detector(), store.meta)
     moved, still = (
@@ -522,7 +525,8 @@ def test_a_batch_of_unequal_images_has_a_mask_of_visible_pixels() -> None:
 
 def random_boxes(seed: int, images: int = 12) -> tuple[list[Any], list[Any]]:
     g = np.random.default_rng(seed)
-    references, predictions = [], []
+    references = []
+    predictions = []
     for _ in range(images):
         boxes = [
             (int(g.integers(3)), *g.uniform(0, 200, 2).tolist(), *g.uniform(4, 160, 2).tolist())

@@ -107,7 +107,8 @@ def test_it_holds_what_every_objective_holds(made: Built, hold: Callable[[Built]
 def test_the_teacher_is_neither_trained_nor_saved_and_stays_calm(made: Built) -> None:
     corruption, objective, samples = made
     teacher = objective.teacher[0]  # type: ignore[index]
-    own, state = {id(p) for p in objective.parameters()}, objective.state_dict()
+    own = {id(p) for p in objective.parameters()}
+    state = objective.state_dict()
     assert not any(id(p) in own for p in teacher.parameters())
     assert all(name.startswith("model.") for name in state)
     assert not any(module is teacher for module in objective.modules())
@@ -160,7 +161,8 @@ def test_hard_distillation_is_half_label_on_the_class_token_and_half_choice_on_t
     """DeiT, equation 3."""
     corruption, objective, samples = built("images, hard")
     given = batch(corruption, rows(corruption, samples))
-    model, teacher = objective.model, objective.teacher[0]  # type: ignore[index]
+    model = objective.model  # type: ignore[index]
+    teacher = objective.teacher[0]  # type: ignore[index]
     of_class, of_token = model.head.per_token_logits(encode_batch(model, given))
     choice = teacher(given["image"].double()).argmax(-1)
     expected = (
@@ -255,7 +257,8 @@ def test_a_teacher_that_would_see_other_pixels_than_it_was_trained_on_is_refused
     own = R.Normalize(mean=(0.5,), std=(0.5,))
     weft.save(weft.build(vit()), tmp_path / "bare", to="weft")
     weft.save(weft.build(vit()), tmp_path / "teacher", to="weft", transforms=(own,))
-    bare, teacher = weft.load(tmp_path / "bare"), weft.load(tmp_path / "teacher")
+    bare = weft.load(tmp_path / "bare")
+    teacher = weft.load(tmp_path / "teacher")
     check_teacher_pixels(value(), bare)  # its folder says nothing: ImageNet's numbers
     with pytest.raises(
         ValueError, match=r"preprocessor_config.json is missing, which means Normal"

@@ -40,7 +40,8 @@ def test_it_holds_what_every_objective_holds(made: Built, hold: Callable[[Built]
 
 
 def test_in_a_million_images_each_patch_is_hidden_as_often_as_asked_and_each_two_together() -> None:
-    generator, many = np.random.default_rng(0), np.zeros((16, 16))
+    generator = np.random.default_rng(0)
+    many = np.zeros((16, 16))
     for _ in range(20):
         noise = generator.random((50_000, 16))
         found = mask_patches(noise, 4, 1)
@@ -101,10 +102,8 @@ def test_the_model_sees_no_hidden_pixel() -> None:
 def test_crops_are_larger_than_a_classifiers_and_validation_sees_the_middle() -> None:
     corruption, _ = build_pair(R.MaskedAutoencoding(), mae(), KNOWN)
     store: Any = album(2)
-    train, valid = (
-        corruption.open_samples(store, 17),
-        corruption.open_samples(store, 17, include_partial=True),
-    )
+    train = corruption.open_samples(store, 17)
+    valid = corruption.open_samples(store, 17, include_partial=True)
     assert train.samples.area == (0.2, 1.0)  # type: ignore[attr-defined]
     seen = [corruption(valid, 0, sample_generator(0, epoch, 0)) for epoch in (0, 1)]
     assert np.array_equal(seen[0]["image"], seen[1]["image"])

@@ -74,12 +74,12 @@ def test_of_the_chosen_eight_tenths_are_masked_one_is_random_and_one_is_kept(
         np.concatenate([row[name][row["labels"] != IGNORE_INDEX] for row in million[0]])
         for name in ("tokens", "labels")
     )
-    n, sides = len(was), len(ORDINARY)
+    n = len(was)
+    sides = len(ORDINARY)
     assert n > 140_000
     assert near((became == MASK).sum(), n, 0.8)
-    assert near(
-        (became == was).sum(), n, 0.1 + 0.1 / sides
-    )  # a random token may be the same by chance
+    # a random token may be the same by chance
+    assert near((became == was).sum(), n, 0.1 + 0.1 / sides)
     fresh = became[(became != MASK) & (became != was)]
     assert near(len(fresh), n, 0.1 - 0.1 / sides)
     assert set(fresh.tolist()) == set(ORDINARY)  # never a special token, never a sentinel
@@ -102,24 +102,20 @@ def test_every_row_of_bert_s_masking_table_has_its_shares(hidden: float, random:
         np.concatenate([row[name][row["labels"] != IGNORE_INDEX] for row in given])
         for name in ("labels", "tokens")
     )
-    n, same = (
-        len(was),
-        random / len(corruption.ordinary_ids),
-    )  # a random token may be the same by chance
+    # a random token may be the same by chance
+    n = len(was)
+    same = random / len(corruption.ordinary_ids)
     assert n > 5000
-    assert near(
-        (became == MASK).sum(), n, hidden or same
-    )  # an ordinary token, where none is for masks
+    # an ordinary token, where none is for masks
+    assert near((became == MASK).sum(), n, hidden or same)
     assert near((became == was).sum(), n, 1 - hidden - random + same)
 
 
 def test_special_tokens_are_never_chosen_and_all_others_alike(
     million: tuple[list[ArrayRow], LengthLimitedSamples],
 ) -> None:
-    text, chosen = (
-        np.concatenate([original(r) for r in million[0]]),
-        np.concatenate([r["labels"] != IGNORE_INDEX for r in million[0]]),
-    )
+    text = np.concatenate([original(r) for r in million[0]])
+    chosen = np.concatenate([r["labels"] != IGNORE_INDEX for r in million[0]])
     assert not chosen[text <= 4].any()
     assert (text == END).sum() > 20_000  # of documents inside the rows
     assert even(np.bincount(text[chosen], minlength=52)[5:])
@@ -177,10 +173,13 @@ def test_rows_of_any_length_can_be_masked_to_any_share() -> None:
 
 
 def test_a_word_s_pieces_are_chosen_together() -> None:
-    corruption, share, n = masked(masking_unit="words"), [], 0
+    corruption = masked(masking_unit="words")
+    share = []
+    n = 0
     places = np.zeros(999)
     for row in rows(corruption, texts(1000, 1000, 1002, document=10**9)):
-        text, chosen = original(row), row["labels"] != IGNORE_INDEX
+        text = original(row)
+        chosen = row["labels"] != IGNORE_INDEX
         goes_on = (text[1:] >= 40) & (text[1:] < 52) & (text[:-1] > 4)
         assert (chosen[1:] == chosen[:-1])[goes_on].all()
         share.append(chosen.sum() - 0.15 * (text > 4).sum())
@@ -206,10 +205,12 @@ def test_a_word_ends_at_a_special_token() -> None:
 
 
 def test_spans_of_whole_words_become_one_thing_each() -> None:
-    corruption, share = masked(masking_unit="spans"), []
+    corruption = masked(masking_unit="spans")
+    share = []
     kinds = np.zeros(3)
     for row in rows(corruption, texts(1000, 1000, 1002, document=10**9)):
-        text, chosen = original(row), row["labels"] != IGNORE_INDEX
+        text = original(row)
+        chosen = row["labels"] != IGNORE_INDEX
         goes_on = (text[1:] >= 40) & (text[1:] < 52) & (text[:-1] > 4)
         assert (chosen[1:] == chosen[:-1])[goes_on].all()
         share.append(chosen.sum() - 0.15 * (text > 4).sum())
@@ -234,7 +235,8 @@ def test_span_lengths_are_geometric_cut_at_ten_and_average_3_8_words() -> None:
 
 
 def test_spans_lie_at_all_places_alike() -> None:
-    generator, seen = np.random.default_rng(0), np.zeros(100, int)
+    generator = np.random.default_rng(0)
+    seen = np.zeros(100, int)
     for _ in range(5_000):
         a, b = random_span_starts(generator, np.array([2, 1]), 6)
         assert 0 <= a <= b - 2 <= 3
@@ -263,7 +265,8 @@ def split(row: ArrayRow) -> tuple[np.ndarray, np.ndarray]:
     assert text[0] == BEGIN
     assert text[-1] == END
     border = int(np.flatnonzero(text == END)[0])
-    a, b = text[1:border], text[border + 1 : -1]
+    a = text[1:border]
+    b = text[border + 1 : -1]
     assert row["segments"].tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 1)
     return a, b
 
@@ -282,10 +285,8 @@ def test_documents_in_one_row_are_sequences_of_their_own_and_do_not_see_each_oth
             assert text[own][0] == BEGIN
             assert text[own][-1] == END
             assert not np.isin(text[own][1:-1], (BEGIN, END)).any()
-            tokens, labels = (
-                torch.from_numpy(row["tokens"][own])[None],
-                torch.from_numpy(row["labels"][own]),
-            )
+            tokens = torch.from_numpy(row["tokens"][own])[None]
+            labels = torch.from_numpy(row["labels"][own])
             alone += F.cross_entropy(
                 objective.model(tokens)[0], labels, ignore_index=IGNORE_INDEX, reduction="sum"
             )
@@ -319,7 +320,8 @@ def test_zero_means_that_b_follows_a_and_one_that_it_comes_from_another_sample(k
 
 
 def test_a_sentence_pair_is_two_sentences_mostly_whole() -> None:
-    samples, whole = numbered(100, 57, 60), 0
+    samples = numbered(100, 57, 60)
+    whole = 0
     for row in rows(masked(WIDE, BIG, input_format="sentence-pair", next_sentence=True), samples):
         for piece in split(row):
             sample, first = divmod(piece[0] - 10, 57)
@@ -364,18 +366,15 @@ def test_the_coin_of_next_sentence_is_fair_and_lengths_do_not_tell_how_it_fell(
         for epoch in range(length // 21)
         for i in range(len(samples))
     ]
-    label, total = (
-        np.array([row["labels_next"][0] for row in given]),
-        np.array([len(row["tokens"]) for row in given]),
-    )
+    label = np.array([row["labels_next"][0] for row in given])
+    total = np.array([len(row["tokens"]) for row in given])
     a = np.array([np.flatnonzero(original(row) == END)[0] for row in given])
     n = len(label)
     assert n > 4000
     assert abs(label.mean() - 0.5) < 3 * 0.5 / n**0.5
     for cells in (a, total - a, total, np.stack([a // 8, (total - a) // 8], 1)):
-        free = (
-            len(np.unique(cells, axis=0)) - 1
-        )  # 2 n times the information of nothing is chi-square of as many
+        # 2 n times the information of nothing is chi-square of as many
+        free = len(np.unique(cells, axis=0)) - 1
         assert 2 * n * informed(cells, label) < free + 4 * (2 * free) ** 0.5
     assert total.max() == length
 
@@ -390,7 +389,8 @@ def test_where_a_sentence_stands_alone_another_sample_gives_the_pair_and_the_row
     ]
     samples = LengthLimitedSamples(Given([lone] * 20 + two), 64)
     for kind in ("segment-pair", "sentence-pair"):
-        corruption, labels = masked(WIDE, BIG, input_format=kind, next_sentence=True), []
+        corruption = masked(WIDE, BIG, input_format=kind, next_sentence=True)
+        labels = []
         for i in range(20):
             row = corruption(samples, i, sample_generator(0, 0, i))
             a, b = split(row)
@@ -420,7 +420,8 @@ def test_one_row_has_no_other_to_draw_from() -> None:
 
 
 def test_the_longer_side_is_cut_at_both_ends_until_both_fit() -> None:
-    generator, fronts = np.random.default_rng(0), 0
+    generator = np.random.default_rng(0)
+    fronts = 0
     for _ in range(2000):
         a, b = truncate_pair(np.arange(50), np.arange(20), 40, generator)
         assert (len(a), len(b)) == (20, 20)
@@ -508,7 +509,8 @@ def test_in_training_the_head_is_asked_a_few_places_more_and_nothing_else_change
         R.MaskedLM(), weft.with_dropout(bert(), 0.0), meta(SENTENCES)
     )
     held = batch(corruption, rows(corruption, texts(31, 60, 62)))
-    count, found = len(held["labels_at"]), []
+    count = len(held["labels_at"])
+    found = []
     assert count % shape_granularity(count)  # else there is nothing to see
     for training in (True, False):
         answer = objective.train(training).forward_outputs(held)

@@ -14,7 +14,8 @@ from .tuning import ENDINGS, TEXT, choices, mean, ready, twins
 
 ROW = R.ChoiceQuestions(endings=ENDINGS)
 ONE = S.ClassifierHead(num_labels=1)
-BEGIN, END = SPECIAL["bos"], SPECIAL["eos"]
+BEGIN = SPECIAL["bos"]
+END = SPECIAL["eos"]
 
 
 def test_every_ending_stands_behind_the_context_in_a_stream_of_its_own() -> None:

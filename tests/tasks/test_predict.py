@@ -67,10 +67,8 @@ def test_rows_in_memory_are_those_of_prepared_data(tmp_path: Path) -> None:
     cut = R.TokenizerFile(path=str(tmp_path / "tokenizer.json"))
     for row, file, fields, labels in rows:
         data = R.Data(rows=row, train=R.Source(paths=(str(tmp_path / file),)), tokenizer=cut)
-        store, own = (
-            open_store(prepare(data, tmp_path / file.split(".")[0], workers=1).folder),
-            InMemoryStore(fields, row, tokenizer(), labels),
-        )
+        store = open_store(prepare(data, tmp_path / file.split(".")[0], workers=1).folder)
+        own = InMemoryStore(fields, row, tokenizer(), labels)
         assert (len(own), own.tokens) == (len(store), store.tokens)
         assert (own.meta.special_tokens, own.meta.labels, own.meta.vocab_size) == (
             store.meta.special_tokens,
@@ -111,7 +109,9 @@ def test_half_the_precision_is_near() -> None:
 def test_overlapping_windows_ask_each_token_once_as_a_plain_pass_would() -> None:
     model = ready(None, "gpt2")
     data = InMemoryStore([{"text": text} for text in TEXTS], R.Documents(), tokenizer(), None)
-    tokens, length, stride = data.stream(0, data.tokens).astype(np.int64), 16, 5
+    tokens = data.stream(0, data.tokens).astype(np.int64)
+    length = 16
+    stride = 5
     found = [
         surprise
         for row in predict(
@@ -126,9 +126,8 @@ def test_overlapping_windows_ask_each_token_once_as_a_plain_pass_would() -> None
     ]
     wanted = []
     for place in range(1, len(tokens)):
-        start = (
-            0 if place <= length else stride * -(-(place - length) // stride)
-        )  # the first window that holds it
+        # the first window that holds it
+        start = 0 if place <= length else stride * -(-(place - length) // stride)
         with torch.no_grad():
             logits = model.model(torch.from_numpy(tokens[None, start:place]))
         wanted.append(-float(logits[0, -1].log_softmax(-1)[tokens[place]]))
@@ -163,7 +162,8 @@ def worker(rank: int, port: int, folder: str) -> None:
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2"
     )
     dist.init_process_group("gloo")
-    model, found = ready(S.ClassifierHead(num_labels=3, labels=LABELS)), []
+    model = ready(S.ClassifierHead(num_labels=3, labels=LABELS))
+    found = []
     for count, rows in SIZES:
         own = predict(
             model,
@@ -176,12 +176,13 @@ def worker(rank: int, port: int, folder: str) -> None:
     Path(folder, f"{rank}.json").write_text(json.dumps(found))
 
 
+# samples, rows at a time: nothing divides, and a rank may have nothing
 SIZES = [
     (1, 2),
     (5, 2),
     (7, 3),
     (8, 1),
-]  # samples, rows at a time: nothing divides, and a rank may have nothing
+]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="gloo over loopback")
@@ -191,10 +192,8 @@ def test_two_ranks_give_one_answer_a_sample_the_same_as_one_process(tmp_path: Pa
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     mp.spawn(worker, (port, str(tmp_path)), nprocs=2)
-    model, found = (
-        ready(S.ClassifierHead(num_labels=3, labels=LABELS)),
-        [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)],
-    )
+    model = ready(S.ClassifierHead(num_labels=3, labels=LABELS))
+    found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
     assert found[0] == found[1]  # every rank knows all
     for (count, _), own in zip(SIZES, found[0], strict=True):
         alone = predict(model, R.Classification(), held(ROWS[:count]))

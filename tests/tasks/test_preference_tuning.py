@@ -342,7 +342,8 @@ def test_a_pair_has_the_same_margin_alone_and_in_a_batch_with_dropout() -> None:
     made = build_task(task, spec, store.meta, dtype=torch.float64, teacher=reference)
     samples = made.preprocess.open_samples(store, 64)
     rows = [made.preprocess(samples, i, np.random.default_rng(0)) for i in range(len(samples))]
-    fields, loss = made.preprocess.fields, made.loss.train()
+    fields = made.preprocess.fields
+    loss = made.loss.train()
     with torch.no_grad():
         torch.manual_seed(0)
         with sample_numbers(torch.arange(len(rows))):

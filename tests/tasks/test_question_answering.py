@@ -16,7 +16,8 @@ from .made import SPECIAL, Given, LengthLimitedSamples, batch, build_pair, meta,
 from .tuning import TEXT, mean, questions, ready, told, twins
 
 ROW = R.ContextQuestions(max_length=32, stride=8, max_question_length=8)
-BEGIN, END = SPECIAL["bos"], SPECIAL["eos"]
+BEGIN = SPECIAL["bos"]
+END = SPECIAL["eos"]
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,8 @@ def test_both_models_start_with_numbers_of_their_own() -> None:
     model, generator = electra()
     same = replace(model, head=generator.head)
     _, objective = build_pair(R.ReplacedTokenDetection(generator=same), model, meta(SENTENCES))
-    ours, theirs = objective.model.encoder, objective.generator.encoder
+    ours = objective.model.encoder
+    theirs = objective.generator.encoder
     for name, weight in ours.named_parameters():
         if weight.dim() == 2:
             assert not torch.equal(weight, theirs.get_parameter(name)), name

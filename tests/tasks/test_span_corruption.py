@@ -83,7 +83,8 @@ def test_a_short_tail_is_corrupted_too() -> None:
 
 
 def test_every_cut_into_parts_is_alike_likely() -> None:
-    generator, seen = np.random.default_rng(0), np.zeros((7, 7), int)
+    generator = np.random.default_rng(0)
+    seen = np.zeros((7, 7), int)
     for _ in range(5_000):
         a, b, c = random_partition(generator, 6, 3)
         assert a + b + c == 6
@@ -104,13 +105,13 @@ def test_of_a_million_tokens_the_share_is_hidden_in_spans_of_the_mean() -> None:
         ),
     ):
         inside = row["labels"][(row["labels"] <= 900) & (row["labels"] > 4)]
-        hidden, spread = hidden + len(inside), spread + int((row["labels"] > 900).sum())
+        hidden = hidden + len(inside)
+        spread = spread + int((row["labels"] > 900).sum())
         first[inside - 5] += 1
     n = 1 + 1_000_000 // raw
     assert hidden == n * round(0.15 * raw)
     assert hidden / spread == pytest.approx(3.0, abs=0.06)  # 85 tokens in 28 spans, always
     assert first[0] == 0  # a kept piece comes first, a hidden one last
     assert first[-1] == n
-    assert all(
-        near(c, n, 0.15) for c in first[150:400]
-    )  # far from both ends every place is hidden alike
+    # far from both ends every place is hidden alike
+    assert all(near(c, n, 0.15) for c in first[150:400])

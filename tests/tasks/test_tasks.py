@@ -13,8 +13,10 @@ from .cases import SENTENCES, SMALL, TEXT, bart, bert, electra, gpt, t5, transfo
 from .made import SENTINELS, build_pair, meta
 from .tuning import ENDINGS, album, labelled, mae, vit
 
-PAIR, SINGLE = R.LabelledTexts(text="a", second_text="b"), R.LabelledTexts()
-CHOICES, PAIRS = R.ChoiceQuestions(endings=ENDINGS), R.SourceTargetPairs()
+PAIR = R.LabelledTexts(text="a", second_text="b")
+SINGLE = R.LabelledTexts()
+CHOICES = R.ChoiceQuestions(endings=ENDINGS)
+PAIRS = R.SourceTargetPairs()
 QUESTIONS = R.ContextQuestions(max_length=32, stride=8, max_question_length=8)
 MODEL, GENERATOR = electra()
 FOREIGN = meta(R.Documents())
@@ -40,7 +42,9 @@ def special(row: R.RowSchema, *names: str) -> DataInfo:
     return labelled(row, special_tokens={name: i for i, name in enumerate(names)})
 
 
-CAUSAL, CLASS, MASKED = R.CausalLM(), R.Classification(), R.MaskedLM()
+CAUSAL = R.CausalLM()
+CLASS = R.Classification()
+MASKED = R.MaskedLM()
 WRONG_MODEL: list[tuple[str, R.Task, S.Spec, DataInfo]] = [
     ("with a decoder alone", CAUSAL, bert(), meta(TEXT)),
     ("LMHead head, not ClassifierHead", CAUSAL, weft.gpt2(**SMALL, head=classes(2, pooling="last").head), meta(TEXT)),

@@ -65,9 +65,8 @@ def test_rows_of_sentences_fit_the_length_and_use_most_of_it(value: Any) -> None
     given = rows(*read(value, model))
     lengths = [max(len(field) for field in row.values()) for row in given]
     assert max(lengths) <= 32
-    if "pair" not in getattr(
-        value, "input_format", ""
-    ):  # a pair is of one document, and these are short
+    # a pair is of one document, and these are short
+    if "pair" not in getattr(value, "input_format", ""):
         assert np.mean(lengths) > 24
 
 

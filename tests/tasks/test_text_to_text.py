@@ -25,7 +25,9 @@ PAIR = LengthLimitedSamples(
     ),
     4,
 )
-BEGIN, END, PAD = SPECIAL["bos"], SPECIAL["eos"], SPECIAL["pad"]
+BEGIN = SPECIAL["bos"]
+END = SPECIAL["eos"]
+PAD = SPECIAL["pad"]
 TWINS: dict[str, tuple[str, dict[str, Any]]] = {
     "t5": (
         "T5ForConditionalGeneration",
@@ -66,7 +68,8 @@ TWINS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_t5_puts_an_end_behind_both_texts_and_its_decoder_starts_from_the_padding_token() -> None:
     corruption, _ = build_pair(R.TextToText(), t5(), meta(R.SourceTargetPairs()))
     row = corruption(PAIR, 0, np.random.default_rng(0))
-    assert {name: value.tolist() for name, value in row.items()} == {  # cut at 4
+    # cut at 4
+    assert {name: value.tolist() for name, value in row.items()} == {
         "tokens": [10, 11, 12, END],
         "target": [PAD, 20, 21, 22],
         "labels": [20, 21, 22, END],

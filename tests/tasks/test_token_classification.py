@@ -16,7 +16,8 @@ from .cases import bert
 from .made import SPECIAL, Given, LengthLimitedSamples, build_pair
 from .tuning import TEXT, labelled, mean, ready, tagged, told, twins
 
-ROW, HEAD = R.TaggedWords(), S.TokenClassifierHead(num_labels=3)
+ROW = R.TaggedWords()
+HEAD = S.TokenClassifierHead(num_labels=3)
 
 
 @pytest.mark.parametrize(("length", "kept"), [(9, 4), (6, 4), (5, 3)])

@@ -19,7 +19,8 @@ PAIR = LengthLimitedSamples(
 def test_the_decoder_reads_begin_and_the_target_and_says_the_target_and_end() -> None:
     corruption, _ = build_pair(R.Translation(), transformer(), meta(R.SourceTargetPairs()))
     row = corruption(PAIR, 0, np.random.default_rng(0))
-    assert {name: value.tolist() for name, value in row.items()} == {  # cut at 3
+    # cut at 3
+    assert {name: value.tolist() for name, value in row.items()} == {
         "tokens": [10, 11, 3],
         "target": [2, 20, 21],
         "labels": [20, 21, 3],

@@ -94,7 +94,8 @@ def choices(count: int, length: int = 32, most: int = 16) -> LengthLimitedSample
 
 
 def tagged(count: int, length: int = 32, most: int = 24) -> LengthLimitedSamples:
-    g, samples = np.random.default_rng(3), []
+    g = np.random.default_rng(3)
+    samples = []
     for _ in range(count):
         tokens = some(g, most)
         tags = np.where(g.random(len(tokens)) < 0.3, -100, g.integers(0, 3, len(tokens))).astype(
@@ -106,9 +107,11 @@ def tagged(count: int, length: int = 32, most: int = 24) -> LengthLimitedSamples
 
 
 def questions(count: int, length: int = 32) -> LengthLimitedSamples:
-    g, samples = np.random.default_rng(4), []
+    g = np.random.default_rng(4)
+    samples = []
     for i in range(count):
-        question, context = some(g, 8), some(g, 20)
+        question = some(g, 8)
+        context = some(g, 20)
         start, end = sorted(g.integers(0, len(context), 2).tolist())
         samples.append(
             {

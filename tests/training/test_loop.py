@@ -125,7 +125,8 @@ def test_micro_batches_of_any_size_move_the_weights_as_the_whole_batch_does(name
     """With dropout, which depends on the sample and the place in it."""
     spec, made = built(name, dropout=0.1)
     single = trainer(recipe(spec), (made[0], copy.deepcopy(made[1]), made[2]))
-    start, expected = weights(single), steps(single, 2)
+    start = weights(single)
+    expected = steps(single, 2)
     assert all(
         not torch.equal(start[n], w)
         for n, w in weights(single).items()
@@ -366,7 +367,8 @@ def test_the_gradient_is_clipped_by_the_norm_of_the_whole_step() -> None:
         for clip in (None, 0.25)
     )
     start = weights(free)
-    (plain,), (clipped,) = steps(free, 1), steps(held, 1)
+    (plain,) = steps(free, 1)
+    (clipped,) = steps(held, 1)
     assert clipped.grad_norm == plain.grad_norm > 0.25  # said before clipping
     for name, w in weights(held).items():
         close(
@@ -383,7 +385,8 @@ def test_the_averaged_weights_are_what_is_kept_and_they_are_not_trained_on(
         (R.AverageLast(checkpoints=3), tmp_path / "last"),
     ):
         assert isinstance(child(replace(s, average=average), out), str)
-        kept, saved = weft.load(out / "model").state_dict(), all_checkpoints(out / "checkpoints")
+        kept = weft.load(out / "model").state_dict()
+        saved = all_checkpoints(out / "checkpoints")
         if isinstance(average, R.AverageLast):
             assert [c.step for c in saved] == [2, 4, 6]
             expected = average_states(c.all_tensors()["model"] for c in saved)

@@ -100,7 +100,9 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_every_trainable_parameter_is_in_exactly_one_group_with_its_own_rate(name: str) -> None:
     model = build(MODELS[name]())
-    facts, rate, share = parameter_facts(model), 0.5, 0.8
+    facts = parameter_facts(model)
+    rate = 0.5
+    share = 0.8
     assert (
         max(own.layers_above for own in facts.values())
         == {"bert": 3, "t5": 4, "gpt2": 3, "swin": 3}[name]
@@ -183,7 +185,8 @@ def test_a_rank_that_is_not_low_is_refused() -> None:
 
 
 def test_low_rank_updates_start_as_the_plain_model_and_only_they_and_the_head_are_trained() -> None:
-    plain, low = build(bert()).eval(), build(bert()).eval()
+    plain = build(bert()).eval()
+    low = build(bert()).eval()
     freeze_untrained(low, R.LoRA(rank=2))
     ids = torch.randint(0, 261, (3, 9))
     assert torch.equal(plain(ids), low(ids))
@@ -227,7 +230,8 @@ def test_the_exported_model_of_low_rank_training_is_plain_and_so_is_one_read_fro
         ),
         tmp_path,
     )
-    low, plain = made.loss.model.eval(), load(tmp_path / "model")
+    low = made.loss.model.eval()
+    plain = load(tmp_path / "model")
     assert not torch.equal(
         plain.state_dict()["encoder.blocks.0.attention.inner.query.weight"],
         load(folder / "start").state_dict()["encoder.blocks.0.attention.inner.query.weight"],
@@ -389,7 +393,8 @@ PRETRAINED: dict[str, S.Spec] = {
 def test_a_tagger_starts_with_every_weight_of_the_pre_trained_trunk_and_a_new_head(
     name: str, tmp_path: Path
 ) -> None:
-    spec, tags = PRETRAINED[name], S.TokenClassifierHead(num_labels=9, dropout=0.1)
+    spec = PRETRAINED[name]
+    tags = S.TokenClassifierHead(num_labels=9, dropout=0.1)
     before = build(spec, seed=1)
     weft.save(before, tmp_path / "model", to="weft")
     tagger = build(replace(S.with_dropout(spec, 0.1), decoder=None, target=None, head=tags), seed=2)

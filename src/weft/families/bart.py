@@ -42,11 +42,9 @@ def make(
     head: Any = None,
 ) -> Spec:
     """`norm_first` puts the norms before each branch, and one after each stack (Pegasus)."""
-    norm, scale, branch = (
-        LayerNorm(),
-        width**0.5 if scaled else 1.0,
-        pre_norm if norm_first else post_norm,
-    )
+    norm = LayerNorm()
+    scale = width**0.5 if scaled else 1.0
+    branch = pre_norm if norm_first else post_norm
     places = (
         LearnedPositions(count=positions, offset=2) if isinstance(positions, int) else positions
     )
@@ -83,7 +81,8 @@ def make(
     )
 
 
-LOOK, HIDDEN = "encoder.blocks.0.attention.inner", "encoder.blocks.0.feedforward.inner"
+LOOK = "encoder.blocks.0.attention.inner"
+HIDDEN = "encoder.blocks.0.feedforward.inner"
 CORE = (
     ConfigField("depth", "encoder_layers", "encoder.blocks.length", 12),
     ConfigField("decoder_depth", "decoder_layers", "decoder.blocks.length"),

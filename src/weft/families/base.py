@@ -65,10 +65,11 @@ def read_activation(name: str) -> str:
 
 
 ACTIVATION_CODEC = Codec(read_activation, HF_ACTIVATION_NAMES.__getitem__)
+# not gelu_new
 PYTORCH_ACTIVATION_CODEC = Codec(
     read_activation,
     lambda name: "gelu_pytorch_tanh" if name == "gelu_tanh" else HF_ACTIVATION_NAMES[name],
-)  # not gelu_new
+)
 TUPLE_CODEC = Codec(tuple, list)
 IDENTITY_CODEC = Codec(lambda x: x, lambda x: x)
 
@@ -121,9 +122,8 @@ class LabelNames:
     labels: tuple[str, ...] | None = None
 
 
-HeadBuilder = Callable[
-    [Any, LabelNames], Any
-]  # the head of an architecture, given the rest of the model
+# the head of an architecture, given the rest of the model
+HeadBuilder = Callable[[Any, LabelNames], Any]
 
 
 @dataclass(frozen=True)
@@ -387,7 +387,8 @@ def set_nested(config: dict[str, Any], key: str, value: Any) -> None:
 
 
 def read_labels(config: Mapping[str, Any]) -> LabelNames:
-    names, count = config.get("id2label"), config.get("num_labels") or 2
+    names = config.get("id2label")
+    count = config.get("num_labels") or 2
     if not isinstance(count, int) or not 0 < count <= CLASSES:
         raise ValueError(
             f"config.json: num_labels = {count!r}; a head has 1 to {CLASSES:,} classes"

@@ -22,6 +22,7 @@ from ..spec import (
 from .base import ACTIVATION_CODEC, ConfigField, Family, LabelNames, size_table
 from .weights import SkippedWeight, WeightAlias, WeightRow, WeightTable, layer_rows, weight_and_bias
 
+# arXiv:1908.08962
 SIZES = size_table(
     "depth width heads hidden",
     base=(12, 768, 12, 3072),
@@ -30,7 +31,7 @@ SIZES = size_table(
     mini=(4, 256, 4, 1024),
     small=(4, 512, 8, 2048),
     medium=(8, 512, 8, 2048),
-)  # arXiv:1908.08962
+)
 
 
 def make(

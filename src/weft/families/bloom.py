@@ -73,7 +73,8 @@ FIELDS = (
     ConfigField("std", "initializer_range", "init.std", 0.02),
 )
 
-OURS, THEIRS = "decoder.blocks.{}.", "transformer.h.{}."
+OURS = "decoder.blocks.{}."
+THEIRS = "transformer.h.{}."
 TABLE: WeightTable = (
     WeightRow("source.tokens.weight", "transformer.word_embeddings.weight"),
     *weight_and_bias("source.norm", "transformer.word_embeddings_layernorm"),

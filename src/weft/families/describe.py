@@ -10,7 +10,8 @@ from ..support.synonyms import suggest
 from ..support.value_tree import format_inline
 
 SPEC_ARGUMENTS = ("head", "init", "special_tokens", "context_length")
-ARGUMENTS = {  # what an argument sets; a family of one's own may have others
+# what an argument sets; a family of one's own may have others
+ARGUMENTS = {
     "activation": "the activation of the feed-forward layers, such as 'gelu'",
     "attention_dropout": "the probability of dropping an attention weight",
     "bias": "whether the linear maps of a block have biases",
@@ -81,7 +82,8 @@ ARGUMENTS = {  # what an argument sets; a family of one's own may have others
     "window": "how many tokens, or rows and columns of patches, a window spans",
 }
 
-COUNTS = {  # of arguments that are a whole number in some families and a value in others
+# of arguments that are a whole number in some families and a value in others
+COUNTS = {
     "positions": "the rows of the position table",
     "stem": "the width of what embeds an image",
 }

@@ -88,7 +88,8 @@ def read_depths(config_value: Any) -> tuple[int, ...]:
     return named_depths[config_value] if isinstance(config_value, str) else tuple(config_value)
 
 
-LOOK, HIDDEN = "encoder.blocks.0.attention.inner", "encoder.blocks.0.feedforward.inner"
+LOOK = "encoder.blocks.0.attention.inner"
+HIDDEN = "encoder.blocks.0.feedforward.inner"
 FIELDS = (
     ConfigField("depth", "encoder_layers", "encoder.blocks.length", 6),
     ConfigField("decoder_depth", "decoder_layers", "decoder.blocks.length"),

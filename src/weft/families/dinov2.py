@@ -65,7 +65,8 @@ NAMES = LAYER | {
     "feedforward.inner.up": "mlp.fc1",
     "feedforward.inner.down": "mlp.fc2",
 }
-OURS, THEIRS = "encoder.blocks.{}", "dinov2.encoder.layer.{}"
+OURS = "encoder.blocks.{}"
+THEIRS = "dinov2.encoder.layer.{}"
 TABLE: WeightTable = (
     *body("dinov2", names=NAMES),
     WeightRow(OURS + ".attention.layer_scale.weight", THEIRS + ".layer_scale1.lambda1"),

@@ -100,7 +100,8 @@ def window(m: Any) -> int:
     )
 
 
-LOOK, HIDDEN = "decoder.blocks.0.attention.inner", "decoder.blocks.0.feedforward.inner"
+LOOK = "decoder.blocks.0.attention.inner"
+HIDDEN = "decoder.blocks.0.feedforward.inner"
 FIELDS = (
     ConfigField("depth", "num_hidden_layers", "decoder.blocks.length", 26),
     ConfigField("width", "hidden_size", "width", 2304),

@@ -94,7 +94,8 @@ FIELDS = (
 
 def body(tokens: str, positions: str) -> WeightTable:
     """Decoder layers as GPT and GPT-2 name them; their maps are stored inputs first."""
-    ours, theirs = "decoder.blocks.{}.", "transformer.h.{}."
+    ours = "decoder.blocks.{}."
+    theirs = "transformer.h.{}."
     return (
         WeightRow("source.tokens.weight", f"transformer.{tokens}.weight"),
         WeightRow("source.positions.weight", f"transformer.{positions}.weight"),

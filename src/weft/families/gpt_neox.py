@@ -68,7 +68,8 @@ def make(
     )
 
 
-LOOK, HIDDEN = "decoder.blocks.0.attention.inner", "decoder.blocks.0.feedforward.inner"
+LOOK = "decoder.blocks.0.attention.inner"
+HIDDEN = "decoder.blocks.0.feedforward.inner"
 FIELDS = (
     ConfigField("depth", "num_hidden_layers", "decoder.blocks.length", 44),
     ConfigField("width", "hidden_size", "width", 6144),
@@ -99,7 +100,8 @@ FIELDS = (
     ConfigField("std", "initializer_range", "init.std", 0.02),
 )
 
-OURS, THEIRS = "decoder.blocks.{}.", "gpt_neox.layers.{}."
+OURS = "decoder.blocks.{}."
+THEIRS = "gpt_neox.layers.{}."
 TABLE: WeightTable = (
     WeightRow("source.tokens.weight", "gpt_neox.embed_in.weight"),
     *weight_and_bias("decoder.norm", "gpt_neox.final_layer_norm"),

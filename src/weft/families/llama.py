@@ -118,7 +118,8 @@ def write_stretch(spec: RoPEScaling | None) -> dict[str, Any]:
     )
 
 
-LOOK, HIDDEN = "decoder.blocks.0.attention.inner", "decoder.blocks.0.feedforward.inner"
+LOOK = "decoder.blocks.0.attention.inner"
+HIDDEN = "decoder.blocks.0.feedforward.inner"
 STRETCH = ConfigField(
     "scaling",
     ("rope_parameters", "rope_scaling"),
@@ -197,6 +198,7 @@ llama = Family(
     context_length_key="max_position_embeddings",
     heads=heads("Llama"),
     supported_values={"pretraining_tp": (1,)},
+    # Llama 2: arXiv:2307.09288; Llama 3: arXiv:2407.21783, before longer contexts
     training_length={
         "7b": 2048,
         "13b": 2048,
@@ -204,5 +206,5 @@ llama = Family(
         "2-70b": 4096,
         "3-8b": 8192,
         "3-70b": 8192,
-    },  # Llama 2: arXiv:2307.09288; Llama 3: arXiv:2407.21783, before longer contexts
+    },
 )

@@ -41,6 +41,7 @@ def make(
 
 
 DEFAULTS = {"theta": 1e6, "eps": 1e-5}
+# acts in training only; config.json has no key for it
 FIELDS = (
     *(replace(f, default=DEFAULTS.get(f.argument, f.default)) for f in CORE),
     WINDOW,
@@ -54,9 +55,10 @@ FIELDS = (
         "load_balance_weight", "router_aux_loss_coef", f"{HIDDEN}.load_balance_weight", 0.001
     ),
     ConfigField("router_z_weight", (), f"{HIDDEN}.router_z_weight", 0.0),
-)  # acts in training only; config.json has no key for it
+)
 
-OURS, THEIRS = "decoder.blocks.{}.feedforward.inner.", "model.layers.{}.block_sparse_moe."
+OURS = "decoder.blocks.{}.feedforward.inner."
+THEIRS = "model.layers.{}.block_sparse_moe."
 TABLE: WeightTable = (
     *ENDS,
     *layer_rows("decoder.blocks.{}", "model.layers.{}", ATTENTION),

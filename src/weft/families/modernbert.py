@@ -55,9 +55,8 @@ def make(
             pattern=SlidingWindow(before=window, after=window) if near else FullAttention(),
         )
         return Block(
-            attention=Branch(
-                before=None if first else norm, inner=attention
-            ),  # the first norm is the embedding's
+            # the first norm is the embedding's
+            attention=Branch(before=None if first else norm, inner=attention),
             feedforward=pre_norm(norm, GatedMLP(hidden=hidden, activation=activation, bias=False)),
         )
 
@@ -99,7 +98,8 @@ def read_every(value: int | list[str]) -> int:
     return every
 
 
-FIRST, NEAR = "encoder.blocks.0.attention.inner", "encoder.blocks.1.attention.inner"
+FIRST = "encoder.blocks.0.attention.inner"
+NEAR = "encoder.blocks.1.attention.inner"
 FIELDS = (
     ConfigField("depth", "num_hidden_layers", "encoder.blocks.length", 22),
     ConfigField("width", "hidden_size", "width", 768),
@@ -143,7 +143,8 @@ FIELDS = (
     ),
 )
 
-OURS, THEIRS = "encoder.blocks.{}.", "model.layers.{}."
+OURS = "encoder.blocks.{}."
+THEIRS = "model.layers.{}."
 TABLE: WeightTable = (
     WeightRow("source.tokens.weight", "model.embeddings.tok_embeddings.weight"),
     WeightRow("source.norm.weight", "model.embeddings.norm.weight"),

@@ -38,12 +38,13 @@ def make(
     )
 
 
+# than Llama's, where a file is silent
 OTHER = {
     "head_dim": 128,
     "vocab_size": 151936,
     "kv_heads": 32,
     "hidden": 22016,
-}  # than Llama's, where a file is silent
+}
 FIELDS = tuple(
     ConfigField(f.argument, f.keys, f.path, OTHER.get(f.argument, f.default), f.codec)
     for f in llama.FIELDS

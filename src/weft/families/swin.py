@@ -79,7 +79,8 @@ def make(
     return with_drop_path(spec, drop_path)
 
 
-LOOK, HIDDEN = "encoder.stages.0.0.attention.inner", "encoder.stages.0.0.feedforward.inner"
+LOOK = "encoder.stages.0.0.attention.inner"
+HIDDEN = "encoder.stages.0.0.feedforward.inner"
 FIELDS = (
     ConfigField("width", "embed_dim", "width", 96),
     ConfigField(
@@ -123,7 +124,8 @@ NAMES = {
     "feedforward.inner.up": "intermediate.dense",
     "feedforward.inner.down": "output.dense",
 }
-OURS, THEIRS = "encoder.stages.{}.{}", "swin.encoder.layers.{}.blocks.{}"
+OURS = "encoder.stages.{}.{}"
+THEIRS = "swin.encoder.layers.{}.blocks.{}"
 TABLE: WeightTable = (
     *weight_and_bias("source.patch", "swin.embeddings.patch_embeddings.projection"),
     *weight_and_bias("source.norm", "swin.embeddings.norm"),

@@ -50,10 +50,8 @@ def make(
     inner = (GatedMLP if gated else MLP)(
         hidden=hidden, activation=activation, bias=False, dropout=dropout
     )
-    attention_branch, feed = (
-        pre_norm(norm, attention, dropout=dropout),
-        pre_norm(norm, inner, dropout=dropout),
-    )
+    attention_branch = pre_norm(norm, attention, dropout=dropout)
+    feed = pre_norm(norm, inner, dropout=dropout)
     causal = replace(attention_branch, inner=replace(attention, pattern=CausalAttention()))
     return Spec(
         width=width,
@@ -99,7 +97,8 @@ def write_proj(m: Any) -> dict[str, Any]:
     return {"feed_forward_proj": names[0]}
 
 
-LOOK, HIDDEN = "encoder.blocks.0.attention.inner", "encoder.blocks.0.feedforward.inner"
+LOOK = "encoder.blocks.0.attention.inner"
+HIDDEN = "encoder.blocks.0.feedforward.inner"
 FIELDS = (
     ConfigField("depth", "num_layers", "encoder.blocks.length", 6),
     ConfigField("decoder_depth", "num_decoder_layers", "decoder.blocks.length"),
@@ -113,9 +112,8 @@ FIELDS = (
     ConfigField(
         "max_distance", "relative_attention_max_distance", "encoder.position_bias.max_distance", 128
     ),
-    ConfigField(
-        "eps", "layer_norm_epsilon", "encoder.norm.eps", 1e-6
-    ),  # `write_proj` writes the next two
+    # `write_proj` writes the next two
+    ConfigField("eps", "layer_norm_epsilon", "encoder.norm.eps", 1e-6),
     ConfigField(
         "activation",
         "feed_forward_proj",
@@ -146,7 +144,8 @@ ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
 def branch(
     stack: str, ours: str, index: int, theirs: str, names: dict[str, str], when: str = ""
 ) -> WeightTable:
-    here, there = f"{stack}.blocks.{{}}.{ours}", f"{stack}.block.{{}}.layer.{index}"
+    here = f"{stack}.blocks.{{}}.{ours}"
+    there = f"{stack}.block.{{}}.layer.{index}"
     return (
         WeightRow(f"{here}.before.weight", f"{there}.layer_norm.weight", only_for=when),
         *(
@@ -156,11 +155,9 @@ def branch(
     )
 
 
-STACKS, DENSE, GATED = (
-    ("encoder", "decoder"),
-    {"up": "wi", "down": "wo"},
-    {"gate": "wi_0", "up": "wi_1", "down": "wo"},
-)
+STACKS = ("encoder", "decoder")
+DENSE = {"up": "wi", "down": "wo"}
+GATED = {"gate": "wi_0", "up": "wi_1", "down": "wo"}
 TABLE: WeightTable = (
     WeightRow("source.tokens.weight", "shared.weight"),
     *(WeightAlias(f"{s}.embed_tokens.weight", "shared.weight", "source") for s in STACKS),

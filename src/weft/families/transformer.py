@@ -40,10 +40,8 @@ def make(
 ) -> Spec:
     """Return the spec; `final` adds a norm after each stack, as torch.nn.Transformer does and the paper does not."""
     norm = LayerNorm()
-    attention_branch, feed = (
-        post_norm(norm, Attention(heads=heads), dropout=dropout),
-        post_norm(norm, MLP(hidden=hidden, activation="relu"), dropout=dropout),
-    )
+    attention_branch = post_norm(norm, Attention(heads=heads), dropout=dropout)
+    feed = post_norm(norm, MLP(hidden=hidden, activation="relu"), dropout=dropout)
     causal = post_norm(norm, Attention(heads=heads, pattern=CausalAttention()), dropout=dropout)
     around: dict[str, Any] = {
         "positions": SinusoidalPositions(),

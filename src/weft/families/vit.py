@@ -79,7 +79,8 @@ def make(
     )
 
 
-LOOK, HIDDEN = "encoder.blocks.0.attention.inner", "encoder.blocks.0.feedforward.inner"
+LOOK = "encoder.blocks.0.attention.inner"
+HIDDEN = "encoder.blocks.0.feedforward.inner"
 FIELDS = (
     ConfigField("depth", "num_hidden_layers", "encoder.blocks.length", 12),
     ConfigField("width", "hidden_size", "width", 768),

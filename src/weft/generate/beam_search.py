@@ -34,7 +34,8 @@ class FinishedBeams(NamedTuple):
         self, score_BN: Tensor, token_BNL: Tensor, logprob_BNL: Tensor, ended_BN: Tensor
     ) -> "FinishedBeams":
         """Keep the best of these and of others that are `token_BNL.shape[2]` tokens long."""
-        L, longest = self.token_BNL.shape[2], token_BNL.shape[2]
+        L = self.token_BNL.shape[2]
+        longest = token_BNL.shape[2]
         wide = [
             torch.nn.functional.pad(t, (0, longest - L)) for t in (self.token_BNL, self.logprob_BNL)
         ]

@@ -12,7 +12,8 @@ from ..support.folder_files import find_file, read_file
 from .sandbox import Sandbox
 
 SANDBOX = Sandbox()  # one process for all conversations
-CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+CONFIG = "tokenizer_config.json"
+TEMPLATE = "chat_template.jinja"
 
 
 def has_chat_template(folder: Path | None) -> bool:

@@ -57,11 +57,10 @@ def decode_steps(
     seed = np.array([sampling.seed] * len(prompts) if seeds is None else seeds, object)
     if len(seed) != len(prompts):
         raise ValueError(f"{len(prompts)} prompts need as many seeds, not {len(seed)}")
-    row, done = np.arange(len(prompts)), np.zeros(len(prompts), bool)
-    end, seen_BV = (
-        np.array(sorted(set(eos_ids)), np.int64),
-        seen_tokens(logits_BV, prompts) if sampling.repetition_penalty != 1 else None,
-    )
+    row = np.arange(len(prompts))
+    done = np.zeros(len(prompts), bool)
+    end = np.array(sorted(set(eos_ids)), np.int64)
+    seen_BV = seen_tokens(logits_BV, prompts) if sampling.repetition_penalty != 1 else None
     for step in range(limit.max()):
         token_B = next_token(logits_BV, sampling, seen_BV, list(seed[row]), step)
         chosen_B = logits_BV.log_softmax(-1).gather(1, token_B[:, None])[:, 0]
@@ -88,7 +87,9 @@ def decode_steps(
             stay = np.flatnonzero(~done)
             stay_B = torch.from_numpy(stay).to(token_B.device)
             reading.reorder(stay_B)
-            token_B, row, done = token_B[stay_B], row[stay], done[stay]
+            token_B = token_B[stay_B]
+            row = row[stay]
+            done = done[stay]
             seen_BV = None if seen_BV is None else seen_BV[stay_B]
         logits_BV = reading(token_B[:, None])[:, -1]
 

@@ -3,11 +3,12 @@
 from ..data.tokenizing.tokenizer import CAPITAL_MARK, Tokenizer
 
 CONTEXT = 8  # tokens of the prompt that decide whether a space stands before the first piece
+# what bytes that are no character yet decode to, and a mark that waits for its letter
 INCOMPLETE = (
     "\ufffd",
     CAPITAL_MARK,
     f"{CAPITAL_MARK} ",
-)  # what bytes that are no character yet decode to, and a mark that waits for its letter
+)
 
 
 class StreamDetokenizer:
@@ -16,16 +17,19 @@ class StreamDetokenizer:
     def __init__(
         self, tokenizer: Tokenizer, prompt: list[int], stop_strings: tuple[str, ...] = ()
     ) -> None:
-        self.tokenizer, self.stops, self.stopped = tokenizer, stop_strings, False
-        self.ids, self.pending = prompt[-CONTEXT:], ""
-        self.old, self.shown = 0, len(self.ids)
+        self.tokenizer = tokenizer
+        self.stops = stop_strings
+        self.stopped = False
+        self.ids = prompt[-CONTEXT:]
+        self.pending = ""
+        self.old = 0
+        self.shown = len(self.ids)
 
     def add(self, token: int) -> str:
         self.ids.append(token)
         whole = self.tokenizer.decode(self.ids[self.old :])
-        if (
-            whole.endswith(INCOMPLETE) or whole == self.before()
-        ):  # an invisible token does not decide the space after it
+        # an invisible token does not decide the space after it
+        if whole.endswith(INCOMPLETE) or whole == self.before():
             return ""
         return self.release(whole)
 
@@ -45,7 +49,8 @@ class StreamDetokenizer:
 
     def release(self, whole: str) -> str:
         self.pending += whole[len(self.before()) :]
-        self.old, self.shown = self.shown, len(self.ids)
+        self.old = self.shown
+        self.shown = len(self.ids)
         stop_positions = [at for at in map(self.pending.find, self.stops) if at >= 0]
         self.stopped = bool(stop_positions)
         free = (
@@ -53,7 +58,8 @@ class StreamDetokenizer:
             if stop_positions
             else len(self.pending) - self.possible_stop_prefix()
         )
-        shown, self.pending = self.pending[:free], self.pending[free:]
+        shown = self.pending[:free]
+        self.pending = self.pending[free:]
         return shown
 
     def possible_stop_prefix(self) -> int:

@@ -13,7 +13,9 @@ from datetime import datetime
 from threading import Lock
 from typing import Any
 
-SECONDS, START = 5.0, 60.0  # of one rendering, and of the process's own start
+# of one rendering, and of the process's own start
+SECONDS = 5.0
+START = 60.0
 MAX_MEMORY_BYTES = 1 << 29  # bytes of address space
 MAX_OUTPUT_CHARACTERS = 1 << 22  # characters
 
@@ -133,7 +135,8 @@ def environment() -> Any:
 
 def join_parts(parts: Any) -> str:
     """Join the output piece by piece, so that an endless one is stopped."""
-    pieces, size = [], 0
+    pieces = []
+    size = 0
     for part in parts:
         pieces.append(part)
         size += len(part)

@@ -24,7 +24,9 @@ class DecodingSession:
     def __init__(
         self, model: Model, batch: int, capacity: int, memory: HiddenStates | None = None
     ) -> None:
-        self.model, self.memory, self.cache = model, memory, model.new_cache(batch, capacity)
+        self.model = model
+        self.memory = memory
+        self.cache = model.new_cache(batch, capacity)
 
     def __call__(
         self, ids_BL: Tensor, attention_mask_BL: Tensor | None = None, last: int = 1
@@ -44,7 +46,8 @@ class DecodingSession:
         return logits_BLV if logits_BLV.dtype == torch.float64 else logits_BLV.float()
 
     def read(self, ids_BL: Tensor, mask_BL: Tensor | None) -> Tensor:
-        model, cache = self.model, self.cache
+        model = self.model
+        cache = self.cache
         if self.memory is None:
             return model.decode(
                 model.embed(ids_BL, attention_mask=mask_BL, cache=cache), cache=cache
@@ -86,7 +89,8 @@ def open_session(
         The session, and the tokens that the decoder reads first.
     """
     check_prompts(model, inputs, max_new_tokens)
-    device, memory = model.token_embedding_VD.device, None
+    device = model.token_embedding_VD.device
+    memory = None
     if model.encoder is not None:
         ids_BL, mask_BL = pad_rows(inputs, device, left=False)
         memory = model.encode(model.embed(ids_BL, attention_mask=mask_BL))

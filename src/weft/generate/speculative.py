@@ -14,7 +14,10 @@ from .decoding import GeneratedTokens, StopCondition, seen_tokens
 from .sampling import GREEDY, Sampling, filter_logits, sample_from, uniform
 from .session import NAN_LOGITS, DecodingSession, TokenRows, open_session, per_row_limits
 
-DRAFT, ACCEPT, RESAMPLE = 0, 1, 2  # streams of random numbers of a row
+# streams of random numbers of a row
+DRAFT = 0
+ACCEPT = 1
+RESAMPLE = 2
 
 
 def speculative_generate(
@@ -41,7 +44,8 @@ def speculative_generate(
         raise ValueError(
             "the draft must be of the model's kind: both with an encoder, or both without"
         )
-    generated, stops = [], frozenset(eos_ids)
+    generated = []
+    stops = frozenset(eos_ids)
     for i, (row, limit) in enumerate(
         zip(inputs, per_row_limits(max_new_tokens, len(inputs)), strict=True)
     ):
@@ -84,7 +88,9 @@ def speculative_steps(
     if len(prompt) > 1:
         for session in (target, draft):
             session(torch.tensor([prompt[:-1]], device=device))
-    pending, last_token, step = [prompt[-1]], prompt[-1], 0
+    pending = [prompt[-1]]
+    last_token = prompt[-1]
+    step = 0
     seen_1V = (
         seen_tokens(torch.empty(1, model.spec.vocab_size, device=device), [prompt])
         if sampling.repetition_penalty != 1
@@ -122,7 +128,8 @@ def speculative_steps(
             raise ValueError(NAN_LOGITS)
         if seen_1V is not None:
             seen_1V[0, accepted] = True
-        last_token, step = token, step + accepted_count + 1
+        last_token = token
+        step = step + accepted_count + 1
         yield from zip(accepted, logprobs, strict=True)
 
 
@@ -182,7 +189,8 @@ def accept_draft(
             (i for i, token in enumerate(proposed) if token != best[i]), len(proposed)
         )
         return accepted_count, best[accepted_count]
-    p_LV, q_LV = logits_LV.softmax(-1), torch.stack([*q, torch.zeros_like(logits_LV[0])])
+    p_LV = logits_LV.softmax(-1)
+    q_LV = torch.stack([*q, torch.zeros_like(logits_LV[0])])
     proposed_L1 = torch.tensor(proposed, dtype=torch.long, device=p_LV.device)[:, None]
     u_L = uniform([seed] * len(proposed), step + np.arange(len(proposed)), ACCEPT).to(p_LV.device)
     accepted_L = (

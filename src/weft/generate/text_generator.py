@@ -122,7 +122,8 @@ class TextGenerator:
         """Return how many tokens may follow a prompt: `max_new_tokens`, which must fit, else the default or as many as fit."""
         if max_new_tokens is not None:
             per_row_limits(max_new_tokens, 1)
-        count, length = max_positions(self.model), len(self.check_encoder_length(prompt))
+        count = max_positions(self.model)
+        length = len(self.check_encoder_length(prompt))
         length = length if self.model.encoder is None else 1
         limit = max_new_tokens or (
             default if count is None else max(min(default, count - length), 1)
@@ -198,7 +199,8 @@ class TextGenerator:
         limits = [
             limit for limit in per_row_limits(max_new_tokens, len(ids)) for _ in range(samples)
         ]
-        count, done = max_positions(self.model) if self.model.encoder is None else None, 0
+        count = max_positions(self.model) if self.model.encoder is None else None
+        done = 0
         for chosen in batch_by_length([len(ids[i]) for i, _ in rows], limits, batch_size, count):
             group = [rows[j] for j in chosen]
             detokenizers = [self.detokenizer(ids[i], stop_strings) for i, _ in group]
@@ -333,7 +335,8 @@ class TextGenerator:
             ),
             texts,
         )
-        real, translations = [i for i, row in enumerate(ids) if row], [""] * len(texts)
+        real = [i for i, row in enumerate(ids) if row]
+        translations = [""] * len(texts)
         for i, answers in zip(
             real,
             self.beam_search(

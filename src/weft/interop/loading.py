@@ -53,7 +53,8 @@ def load(
             seed,
             folder,
         )
-    model.family, model.origin = family.name if family else None, folder.resolve()
+    model.family = family.name if family else None
+    model.origin = folder.resolve()
     return model.eval()
 
 
@@ -115,7 +116,8 @@ def open_weights(
             plan.check_shapes()
             plan.check_complete()
             get = plan.read
-        model.family, model.origin = family.name if family else None, folder.resolve()
+        model.family = family.name if family else None
+        model.origin = folder.resolve()
 
         def read(name: str, slices: tuple[slice, ...]) -> Tensor:
             tensor = get(name, slices)
@@ -128,7 +130,8 @@ def open_weights(
 
 def check_names(folder: Path, foreign: ForeignTensors, expected: set[str]) -> None:
     """Raise ValueError for names that differ from the model's."""
-    left, missing = foreign.names - expected, expected - foreign.names
+    left = foreign.names - expected
+    missing = expected - foreign.names
     if left or missing:
         raise ValueError(f"{folder}: {describe_unmatched(sorted(left), sorted(missing))}")
 
@@ -199,7 +202,8 @@ def untie_if_separate(family: Family, spec: S.Spec, foreign: ForeignTensors) -> 
         for row in family.table
         if isinstance(row, WeightRow) and (not row.only_for or "LMHead" in row.only_for.split())
     }
-    head, table = rows.get(("head.out.weight",)), rows.get(("source.tokens.weight",))
+    head = rows.get(("head.out.weight",))
+    table = rows.get(("source.tokens.weight",))
     if (
         head not in foreign.names
         or table not in foreign.names

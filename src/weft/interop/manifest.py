@@ -14,7 +14,8 @@ from ..support.storage import (
     write_atomically,
 )
 
-SPEC_FILE, MANIFEST_FILE = "weft.json", "manifest.json"
+SPEC_FILE = "weft.json"
+MANIFEST_FILE = "manifest.json"
 CURVE = "curve.svg"  # the last file of a finished run
 FINISHED_FILE = (
     "finished.json"  # of a finished run: the SHA-256s of its model's manifest and its log
@@ -49,9 +50,8 @@ def publish_folder(new: Path, folder: Path) -> set[Path]:
     for file in files:
         with named_os_errors(folder / file):
             if file.suffix == ".safetensors":
-                shutil.copymode(
-                    new / ".mode", new / file
-                )  # its library makes files that only their owner can read
+                # its library makes files that only their owner can read
+                shutil.copymode(new / ".mode", new / file)
             (folder / file).parent.mkdir(exist_ok=True)
             publish(new / file, folder / file)
     return set(files)

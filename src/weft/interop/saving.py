@@ -88,10 +88,11 @@ def save(
     if to == "hf" and (carried := tokenizer_without_config(model.origin)) is not None:
         spec = with_special_ids(spec, carried.special)
     plan = find_family(spec, model.family) if to == "hf" else None
+    # whole, before it takes an older one's place
     with (
         new_folder(folder),
         TemporaryDirectory(prefix=".weft-", dir=folder) as temporary,
-    ):  # whole, before it takes an older one's place
+    ):
         new = Path(temporary)
         if plan is None:
             write_tensors(tensors, new, shard)

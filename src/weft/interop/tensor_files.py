@@ -8,9 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 ALIGNMENT = 8  # of the first tensor, in bytes from the beginning of the file
-DTYPES = {  # in the order in which the safetensors library writes them: wide types first, so that every tensor is aligned
+# in the order in which the safetensors library writes them: wide types first, so that every tensor is aligned
+DTYPES = {
     torch.int64: "I64",
     torch.float64: "F64",
     torch.float32: "F32",
@@ -79,7 +81,8 @@ def write_tensor_file(path: Path, names: list[str], tensors: LazyTensors) -> Non
             raise ValueError(
                 f"{name} is {like.dtype}, which Weft does not write; convert the model to float32 or bfloat16"
             )
-        begin, end = end, end + like.nbytes
+        begin = end
+        end = end + like.nbytes
         header[name] = {
             "dtype": DTYPES[like.dtype],
             "shape": list(like.shape),
@@ -90,7 +93,8 @@ def write_tensor_file(path: Path, names: list[str], tensors: LazyTensors) -> Non
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in names:
-            tensor, like = tensors.read(name).detach(), tensors.like[name]
+            tensor = tensors.read(name).detach()
+            like = tensors.like[name]
             assert (tensor.shape, tensor.dtype) == (like.shape, like.dtype), name
             file.write(tensor.contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data)
             del tensor  # before the next one is read

@@ -33,11 +33,9 @@ def f1(predictions: Sequence[Any], references: Sequence[Any], positive: Any) -> 
 
 def macro_f1(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
     """The mean F1 over the classes that occur among predictions or references."""
-    hits, predicted_counts, reference_counts = (
-        Counter(r for s, r in zip(predictions, references, strict=True) if s == r),
-        Counter(predictions),
-        Counter(references),
-    )
+    hits = Counter(r for s, r in zip(predictions, references, strict=True) if s == r)
+    predicted_counts = Counter(predictions)
+    reference_counts = Counter(references)
     classes = predicted_counts.keys() | reference_counts.keys()
     yield (
         "macro_f1",
@@ -67,8 +65,10 @@ def f1_score(hits: int, predictions: int, references: int) -> float:
 
 def matthews(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
     """Return the correlation of two columns of classes; 0 if one of them is constant."""
-    n, hits = len(references), sum(s == r for s, r in zip(predictions, references, strict=True))
-    predicted_counts, reference_counts = Counter(predictions), Counter(references)
+    n = len(references)
+    hits = sum(s == r for s, r in zip(predictions, references, strict=True))
+    predicted_counts = Counter(predictions)
+    reference_counts = Counter(references)
     together = sum(count * reference_counts[c] for c, count in predicted_counts.items())
     spread = sqrt(
         (n * n - sum(c * c for c in predicted_counts.values()))

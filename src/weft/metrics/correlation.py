@@ -31,7 +31,8 @@ def correlation(x: np.ndarray, y: np.ndarray) -> float:
         )
     if not np.ptp(x) or not np.ptp(y):
         return float("nan")
-    x, y = x - x.mean(), y - y.mean()
+    x = x - x.mean()
+    y = y - y.mean()
     return float(x @ y) / float(np.sqrt((x @ x) * (y @ y)))
 
 

@@ -26,7 +26,8 @@ def find_entities(tags: Sequence[str]) -> list[Entity]:
     """Return the entities of IOB1, IOB2 or IOBES tags, read as conlleval does: a tag continues the entity before it if that is open and
     of the same kind, and the tag does not start one."""
     entities: list[Entity] = []
-    before, kind = "O", ""
+    before = "O"
+    kind = ""
     for place, tag in enumerate(tags):
         mark, _, this = tag.partition("-")
         mark = SAME.get(mark, mark)
@@ -34,17 +35,21 @@ def find_entities(tags: Sequence[str]) -> list[Entity]:
             entities[-1] = entities[-1]._replace(last=place)
         elif mark != "O":
             entities.append(Entity(this, place, place))
-        before, kind = mark, this
+        before = mark
+        kind = this
     return entities
 
 
 def entity_f1(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Scores:
     """Yield F1 over all sentences, then that of each kind."""
-    predicted_counts, reference_counts, hits = Counter[str](), Counter[str](), Counter[str]()
+    predicted_counts = Counter[str]()
+    reference_counts = Counter[str]()
+    hits = Counter[str]()
     for guess, truth in zip(predictions, references, strict=True):
         if len(guess) != len(truth):
             raise ValueError(f"{len(guess)} tags for {len(truth)} words; give one each")
-        predicted, true = set(find_entities(guess)), set(find_entities(truth))
+        predicted = set(find_entities(guess))
+        true = set(find_entities(truth))
         for count, these in (
             (predicted_counts, predicted),
             (reference_counts, true),

@@ -50,10 +50,8 @@ def tokenize(text: str, language: str = "en") -> list[str]:
     text = re.sub(r"\.{2,}", r" \g<0> ", text)
     text = re.sub(r"(?<!\d),|,(?!\d)", " , ", text)  # 5,300 is one number
     text = SPLIT.get(language, APOSTROPHE).sub(" ' ", text)
-    parts, tokens = (
-        JOINED.sub("' " if language in ("fr", "it") else " '", text).split(),
-        list[str](),
-    )
+    parts = JOINED.sub("' " if language in ("fr", "it") else " '", text).split()
+    tokens = list[str]()
     for word, after in zip(parts, [*parts[1:], ""], strict=False):
         tokens += [word[:-1], "."] if ends_sentence(word, after, language) else [word]
     return tokens

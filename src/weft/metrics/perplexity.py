@@ -36,8 +36,10 @@ def evaluation_windows(tokens: int, length: int, stride: int) -> Iterator[tuple[
     the first is scored once, after the first window with at least `length` - `stride` tokens before it."""
     if not 0 < stride <= length:
         raise ValueError(f"stride = {stride}: it must be 1 to {length}, the length of a window")
-    start, first_scored = 0, 1
+    start = 0
+    first_scored = 1
     while first_scored < tokens:
         stop = min(start + length + 1, tokens)
         yield start, stop, first_scored
-        start, first_scored = start + stride, stop
+        start = start + stride
+        first_scored = stop

@@ -11,7 +11,8 @@ from ..recipe.metrics import Scores
 from .rows import check_pairs
 
 Score = Callable[[str, str], float]
-ARTICLES, MARKS = re.compile(r"\b(a|an|the)\b"), str.maketrans("", "", punctuation)
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+MARKS = str.maketrans("", "", punctuation)
 
 
 class AnswerPrediction(NamedTuple):
@@ -32,10 +33,8 @@ def exact_match(predictions: str, references: str) -> float:
 
 def token_f1(predictions: str, references: str) -> float:
     """Return F1 of the words of both, with multiplicity; two empty answers are equal."""
-    predicted_tokens, true = (
-        normalise_answer(predictions).split(),
-        normalise_answer(references).split(),
-    )
+    predicted_tokens = normalise_answer(predictions).split()
+    true = normalise_answer(references).split()
     if not predicted_tokens or not true:
         return float(predicted_tokens == true)
     return (
@@ -116,14 +115,17 @@ def best_threshold(
     """Return the highest mean that any threshold gives, and the lowest such threshold: start with no answer everywhere, then give one
     answer after another."""
     total = sum(not answers for answers in references.values()) * 1.0
-    highest, at = total, min(s.no_answer_margin for s in predictions.values()) - 1.0
+    highest = total
+    at = min(s.no_answer_margin for s in predictions.values()) - 1.0
     order = sorted(references, key=lambda i: predictions[i].no_answer_margin)
     for place, i in enumerate(order):
         total += best_over_answers(score, predictions[i].text, references[i]) - (not references[i])
+        # equal ones change together
         last = (
             place + 1 == len(order)
             or predictions[order[place + 1]].no_answer_margin > predictions[i].no_answer_margin
-        )  # equal ones change together
+        )
         if last and total > highest:
-            highest, at = total, predictions[i].no_answer_margin
+            highest = total
+            at = predictions[i].no_answer_margin
     return 100 * highest / len(references), at

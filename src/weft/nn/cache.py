@@ -16,29 +16,38 @@ class CacheSlots:
     def __init__(self, pattern: S.Pattern, capacity: int) -> None:
         self.before = None if pattern.reach is None else pattern.reach + ROLLBACK_TOKENS
         self.size = capacity if self.before is None else min(capacity, 2 * self.before)
-        self.begin, self.end = 0, 0  # the tokens that are held
-        self.length, self.dropped = 0, 0  # how many came last, and how many went for them
+        # the tokens that are held
+        self.begin = 0
+        self.end = 0
+        # how many came last, and how many went for them
+        self.length = 0
+        self.dropped = 0
 
     def full(self, length: int) -> bool:
         return self.before is not None and self.end + length - self.begin > self.size
 
     def place(self, length: int, begin: int) -> None:
         """Make room for `length` new tokens by dropping those before `begin`."""
-        self.length, self.dropped = length, max(begin - self.begin, 0)
-        self.begin, self.end = self.begin + self.dropped, self.end + length
+        self.length = length
+        self.dropped = max(begin - self.begin, 0)
+        self.begin = self.begin + self.dropped
+        self.end = self.end + length
 
 
 class LayerCache:
     """Keys and values of one block, and those of the encoder output, computed at the first step."""
 
     def __init__(self, slots: CacheSlots, keys_BGMK: Tensor, values_BGMK: Tensor) -> None:
-        self.slots, self.keys_BGMK, self.values_BGMK = slots, keys_BGMK, values_BGMK
+        self.slots = slots
+        self.keys_BGMK = keys_BGMK
+        self.values_BGMK = values_BGMK
         # One row per sentence, which its beams share.
         self.memory: tuple[Tensor, Tensor] | None = None
 
     def extend(self, k_BGMK: Tensor, v_BGMK: Tensor) -> tuple[Tensor, Tensor]:
         start, end = self.make_room()
-        self.keys_BGMK[:, :, start:end], self.values_BGMK[:, :, start:end] = k_BGMK, v_BGMK
+        self.keys_BGMK[:, :, start:end] = k_BGMK
+        self.values_BGMK[:, :, start:end] = v_BGMK
         return self.keys_BGMK[:, :, :end], self.values_BGMK[:, :, :end]
 
     def make_room(self) -> tuple[int, int]:
@@ -55,7 +64,8 @@ class LayerCache:
         self.memory = k_BGMK, v_BGMK
 
     def take(self, row_B: Tensor, moved_B: Tensor, same: int, sentence_B: Tensor | None) -> None:
-        start, end = max(same - self.slots.begin, 0), self.slots.end - self.slots.begin
+        start = max(same - self.slots.begin, 0)
+        end = self.slots.end - self.slots.begin
         self.keys_BGMK, self.values_BGMK = (
             gather_rows(t, row_B, moved_B, start, end) for t in (self.keys_BGMK, self.values_BGMK)
         )
@@ -145,7 +155,8 @@ class KVCache:
         else:
             position_BL = self.next_B + positions_of_tokens(attention_mask_BL)
             self.next_B = self.next_B + attention_mask_BL.sum(1, keepdim=True)
-            self.attention_mask_BM[:, self.length : end], self.padded = attention_mask_BL, True
+            self.attention_mask_BM[:, self.length : end] = attention_mask_BL
+            self.padded = True
         self.position_BM[:, self.length : end] = position_BL
         self.length = end
         return position_BL
@@ -166,7 +177,8 @@ class KVCache:
 
     def reorder(self, row_B: Tensor) -> None:
         """Reorder the cache: row i continues from row `row_B[i]`; rows may leave. Beams that share a memory stay together and as many."""
-        sentence_B, memory = None, self.blocks[0].memory
+        sentence_B = None
+        memory = self.blocks[0].memory
         if memory is not None:
             beams = len(self.next_B) // len(memory[0])
             sentence_B = row_B[::beams] // beams
@@ -183,7 +195,8 @@ class KVCache:
 
     def gather_rows(self, row_B: Tensor, sentence_B: Tensor | None) -> None:
         """Move rows; beams of one sentence differ in their last few tokens, so that only these are copied."""
-        row, place = row_B.cpu(), torch.arange(len(row_B))
+        row = row_B.cpu()
+        place = torch.arange(len(row_B))
         moved = (row != place).nonzero()[:, 0]
         here = moved[moved < len(self.shared_prefix_BB)]
         same = (

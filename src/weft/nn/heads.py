@@ -34,10 +34,8 @@ class Pooled(NamedTuple):
 class HeadTransformLayer(nn.Module):
     def __init__(self, head: S.HeadTransform, width: int, out: int) -> None:
         super().__init__()
-        self.dense, self.activation = (
-            head_linear(width, out, head.bias),
-            ACTIVATIONS[head.activation],
-        )
+        self.dense = head_linear(width, out, head.bias)
+        self.activation = ACTIVATIONS[head.activation]
         self.norm = build_norm(head.norm, out)
         with_scope(self, part=Part.HEAD_TRANSFORM)
 
@@ -60,7 +58,9 @@ class LMHeadLayer(HeadLayer):
     def __init__(self, head: S.LMHead, spec: S.Spec) -> None:
         inner = spec.embedding_dim if head.transform is not None else spec.head_input_width
         super().__init__(head.transform, spec.head_input_width, inner)
-        self.scale, self.softcap, size = head.logit_scale, head.softcap, spec.vocab_size
+        self.scale = head.logit_scale
+        self.softcap = head.softcap
+        size = spec.vocab_size
         self.out = None if head.tied else nn.Linear(inner, size, bias=False)
         if self.out is not None:
             with_role(self.out, Role.LM_HEAD, stream_dim=INPUT)
@@ -82,7 +82,8 @@ class ClassifierHeadLayer(HeadLayer):
     def __init__(self, head: S.ClassifierHead, spec: S.Spec) -> None:
         width = spec.head_input_width
         super().__init__(head.transform, width, width)
-        self.pool, self.drop = head.pooling, Dropout(head.dropout)
+        self.pool = head.pooling
+        self.drop = Dropout(head.dropout)
         self.score = head_linear(width, 1) if head.pooling == "sequence" else None
         many = (
             len(spec.source.extra_tokens)
@@ -117,7 +118,8 @@ class ClassifierHeadLayer(HeadLayer):
 
 def pool_tokens(sequence: HiddenStates, pooling: str) -> Tensor:
     """One vector per sequence, of the tokens that are not padding: their mean or maximum, or the first or last of them."""
-    x_BLD, mask_BL = sequence.x_BLD, sequence.attention_mask_BL
+    x_BLD = sequence.x_BLD
+    mask_BL = sequence.attention_mask_BL
     if pooling == "max":
         return (
             x_BLD if mask_BL is None else x_BLD.masked_fill(~mask_BL[..., None], float("-inf"))
@@ -149,7 +151,8 @@ class TokenClassifierHeadLayer(HeadLayer):
         outputs, rate = (
             (head.num_labels, head.dropout) if isinstance(head, S.TokenClassifierHead) else (2, 0.0)
         )
-        self.drop, self.out = Dropout(rate), head_linear(width, outputs)
+        self.drop = Dropout(rate)
+        self.out = head_linear(width, outputs)
 
     def forward(self, sequence: HiddenStates) -> Tensor:
         logits: Tensor = self.out(
@@ -193,7 +196,8 @@ class PixelDecoderLayer(nn.Module):
         super().__init__()
         assert isinstance(spec.source, S.Patches)
         side = spec.source.image_size // spec.source.patch_size
-        self.cells, self.extras = side**2, len(spec.source.extra_tokens)
+        self.cells = side**2
+        self.extras = len(spec.source.extra_tokens)
         self.narrow = head_linear(spec.width, head.width)
         self.mask = nn.Parameter(torch.empty(head.width))
         with_role(self, Role.TABLE)  # the mask token

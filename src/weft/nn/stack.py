@@ -38,7 +38,8 @@ def self_positions(sequence: HiddenStates, cache: KVCache | None) -> Positions:
             sequence.document_ids_BL,
             first_query_slot=0 if sequence.position_BL is None else None,
         )
-    end, L = cache.length, position_BL.shape[1]
+    end = cache.length
+    L = position_BL.shape[1]
     if not cache.padded:
         return Positions(position_BL, cache.position_BM[:, :end], first_query_slot=end - L)
     # a padded prompt that others follow leaves holes: from then on slots and positions differ

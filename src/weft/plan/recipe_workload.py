@@ -87,7 +87,9 @@ def workload_of_recipe(
         auto: what its precision "auto" becomes on the planned device.
         row_length: tokens per row in a phase of its length schedule, where rows are as many times more (default: the last phase).
     """
-    unit, task, spec = sample_unit(recipe.model), recipe.task, recipe.model
+    unit = sample_unit(recipe.model)
+    task = recipe.task
+    spec = recipe.model
     both = spec.encoder is not None and spec.decoder is not None and not spec.queries
     length = row_length or recipe.batch.length
     rows = recipe.batch.rows_per_step() * recipe.batch.length // length
@@ -156,7 +158,8 @@ def row_flops(workload: Workload) -> RowFlops:
     """The backward pass of a product is two products; pixels need no gradient."""
     total = RowFlops(0.0, 0.0, 0.0)
     for spec in (workload.spec, *workload.extra):
-        forward, scores = forward_flops(spec, workload), score_flops(spec, workload)
+        forward = forward_flops(spec, workload)
+        scores = score_flops(spec, workload)
         backward = 2 * forward - first_map_flops(spec, workload.length)
         total = RowFlops(total.forward + forward, total.backward + backward, total.scores + scores)
     return replace(total, references=workload.references * forward_flops(workload.spec, workload))
@@ -181,7 +184,8 @@ def score_flops(spec: S.Spec, workload: Workload) -> float:
     tokens = input_tokens(spec, workload)
     total = 0.0
     for placed in iterate_blocks(spec):
-        width, side = placed.width, tokens.side_for(placed)
+        width = placed.width
+        side = tokens.side_for(placed)
         queries = tokens.read_by(spec, placed)
         total += attention_score_flops(placed.block.attention.inner, width, queries, queries, side)
         across = getattr(placed.block, "cross_attention", None)

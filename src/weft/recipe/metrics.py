@@ -38,7 +38,9 @@ class FunctionMetric(Metric):
     def __init__(
         self, name: str, compute: Callable[..., Scores], greater_is_better: bool = True
     ) -> None:
-        self.name, self.compute, self.greater_is_better = name, compute, greater_is_better
+        self.name = name
+        self.compute = compute
+        self.greater_is_better = greater_is_better
 
     def __call__(self, predictions: Any, references: Any) -> Scores:
         return self.compute(predictions, references)

@@ -92,7 +92,8 @@ def edit_plain(tree: Any, names: list[str], text: str, here: str, report: Report
     """Return what `to_plain` wrote, with the parts at a path replaced; `here` is the path so far."""
     if not names:
         return parse_value(text, tree)
-    name, rest = names[0], names[1:]
+    name = names[0]
+    rest = names[1:]
     there = f"{here}.{name}".lstrip(".")
     if isinstance(tree, list):
         return edit_list(tree, name, rest, text, here, report)
@@ -202,11 +203,12 @@ def move_norm(tree: dict[str, Any], text: str, here: str) -> dict[str, Any]:
     moved = {
         place: norm if place in PLACEMENTS[text] else None for place in ("before", "out", "after")
     }
+    # those are DeepNorm's
     return (
         tree
         | moved
         | ({"residual_scale": 1.0, "init_gain": 1.0} if tree.get("residual_scale", 1) != 1 else {})
-    )  # those are DeepNorm's
+    )
 
 
 def last_feedforward(stack: dict[str, Any]) -> dict[str, Any]:

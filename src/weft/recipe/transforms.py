@@ -12,7 +12,8 @@ from pydantic import Field
 from ..spec import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 from ..support.registry import choice, implements
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
 
 Stage = Literal["image", "normalize", "array", "mix"]
 STAGES: tuple[Stage, ...] = ("image", "normalize", "array", "mix")

@@ -62,7 +62,8 @@ def restore_run(run: Run, checkpoint: Checkpoint, directory: RunDirectory, repor
     check_fingerprints(run, checkpoint, directory)
     restore_state(run, checkpoint)
     trainer = run.trainer
-    before, now = checkpoint.state["world"], trainer.ranks.world
+    before = checkpoint.state["world"]
+    now = trainer.ranks.world
     if before != now:
         dropout = "other attention dropout and " if trainer.fused_dropout else ""
         report(

@@ -257,7 +257,9 @@ def has_positions_at(spec: Spec, stack: str) -> bool:
 
 def check_query_key_positions(path: str, a: Attention, spec: Spec) -> Iterator[Problem]:
     """Positions have maps of their own only where there are positions at queries and keys."""
-    name, stack, layout = f"{path}.query_key_positions", path.split(".")[0], a.query_key_positions
+    name = f"{path}.query_key_positions"
+    stack = path.split(".")[0]
+    layout = a.query_key_positions
     if layout == "added":
         return
     queries = isinstance(spec.target, AnchorQueries) or (

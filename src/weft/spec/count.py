@@ -61,7 +61,8 @@ def shapes_outside_blocks(spec: Spec) -> Shapes:
 
 
 def source_shapes(spec: Spec) -> Shapes:
-    s, d = spec.source, spec.width
+    s = spec.source
+    d = spec.width
     if isinstance(s, Tokens):
         yield from with_prefix("source", token_shapes(s, d))
     elif isinstance(s, Patches):
@@ -118,7 +119,9 @@ def resnet_convolutions(b: ResNet) -> Iterator[tuple[str, tuple[int, int, int, i
     before = b.stem_width
     for s, (depth, width) in enumerate(zip(b.depths, b.widths, strict=True)):
         for i in range(depth):
-            name, middle, stride = f"stages.{s}.{i}", width // 4, 2 if s and not i else 1
+            name = f"stages.{s}.{i}"
+            middle = width // 4
+            stride = 2 if s and not i else 1
             if before != width or stride > 1:
                 yield f"{name}.shortcut.convolution", (width, before, 1, 1), stride
             if b.block == "basic":

@@ -24,9 +24,11 @@ NO_BREAK_SPACE = "\xa0"  # a space at which no line breaks
 
 def short(number: int, units: str = " KMBT", gap: str = "") -> str:
     """Format a number with three digits and a letter, as papers name sizes."""
-    size, i = float(number), 0
+    size = float(number)
+    i = 0
     while size >= 999.5 and i < len(units) - 1:
-        size, i = size / 1000, i + 1
+        size = size / 1000
+        i = i + 1
     return f"{size:.3g}{gap}{units[i].strip()}"
 
 
@@ -41,7 +43,8 @@ def default_length(spec: Spec) -> int:
 
 
 def describe_workload(spec: Spec, length: int | None = None) -> str:
-    n, out = length or default_length(spec), spec.target is not None
+    n = length or default_length(spec)
+    out = spec.target is not None
     return (
         f"{n:,} tokens" + f" in and {n:,} out" * out
         if isinstance(spec.source, Tokens)

@@ -21,7 +21,8 @@ def flops(
 ) -> int:
     """Forward FLOPs of matrix products for `batch` sequences of `length` (and `target`) tokens, or images, of whose patches the
     blocks see a fraction `visible`."""
-    tokens, work = input_tokens(spec, length, target, visible), input_flops(spec, length)[2]
+    tokens = input_tokens(spec, length, target, visible)
+    work = input_flops(spec, length)[2]
     read = tokens.visible if spec.target is None else tokens.target
     work += linear_flops(source_shapes(spec), tokens.whole, "source.project") * isinstance(
         spec.source, Tokens
@@ -29,7 +30,8 @@ def flops(
     if isinstance(spec.target, Tokens):
         work += linear_flops(token_shapes(spec.target, spec.width), read, "project")
     for placed in all_blocks(spec):
-        count, side = tokens.read_by(spec, placed), tokens.side_for(placed)
+        count = tokens.read_by(spec, placed)
+        side = tokens.side_for(placed)
         work += block_flops(placed.block, placed.width, count, tokens.visible, side)
     work += anchor_flops(spec)
     if isinstance(spec.encoder, Stack):
@@ -91,7 +93,8 @@ def input_flops(spec: Spec, length: int | None) -> tuple[int, int, int]:
         count = length or getattr(spec.source.positions, "count", None) or 512
         return 0, count, 0
     if isinstance(spec.source, Patches):
-        s, pixels = spec.source, length or spec.source.image_size
+        s = spec.source
+        pixels = length or spec.source.image_size
         side = -(-pixels // s.patch_size)
         work = (
             2 * side * side * spec.width * spec.patch_pixels
@@ -99,7 +102,9 @@ def input_flops(spec: Spec, length: int | None) -> tuple[int, int, int]:
             else s.stem.flops(s.channels, spec.width, side * s.patch_size)
         )
         return side, side * side + len(s.extra_tokens), work
-    work, now, entry = 0, length or 224, 0
+    work = 0
+    now = length or 224
+    entry = 0
     for name, (o, i, k, _), stride in resnet_convolutions(spec.source):
         if name.endswith(("shortcut.convolution", "layers.0.convolution")):
             entry = now  # a shortcut reads what its block reads

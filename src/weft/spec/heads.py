@@ -227,7 +227,8 @@ class PixelDecoder(Head):
     stack: Stack
 
     def shapes(self, spec: "Spec") -> Shapes:
-        cells, pixels = spec.grid_cells, spec.patch_pixels
+        cells = spec.grid_cells
+        pixels = spec.patch_pixels
         yield from linear_shapes("narrow", spec.width, self.width)
         yield "mask", (self.width,)
         yield "positions.weight", (cells + spec.extra_tokens, self.width)

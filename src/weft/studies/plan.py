@@ -22,7 +22,9 @@ from ..runs.directory import RUNS, RunDirectory
 
 RESULTS_FILE = "tune.json"
 MARK = ".tune"  # an empty file in a folder that a search made
-SMALL, SEEDS = 10_000, 3  # on fewer rows than this, several seeds
+# on fewer rows than this, several seeds
+SMALL = 10_000
+SEEDS = 3
 
 
 class TunePlan(NamedTuple):

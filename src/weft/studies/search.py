@@ -109,7 +109,8 @@ def trial_steps(
 ) -> Iterator[TrialStep]:
     """Add the trials that end to the results, and yield the steps of the others, or report that they run where no step is seen."""
     pace = TimeEstimate((len(plan.learning_rates) + plan.seeds - 1) * plan.recipe.steps)
-    trial, best = "", None
+    trial = ""
+    best = None
     for run, state, step, line in events:
         recipe = run.recipe
         if step is None:

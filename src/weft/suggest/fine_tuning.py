@@ -11,7 +11,9 @@ from .image_samples import IMAGE_COMMENTS
 from .split import Split
 from .suggestion import RUN, Budget, FineTuning, Suggestion
 
-EPOCHS, BATCH_SIZE, EVALS_PER_EPOCH = 3, 32, 2
+EPOCHS = 3
+BATCH_SIZE = 32
+EVALS_PER_EPOCH = 2
 ADAMW_LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)
 # Of Adafactor, whose steps are relative to the weights: T5's authors fine-tune at 1e-3
 ADAFACTOR_LEARNING_RATES = (1e-2, 3e-3, 1e-3)

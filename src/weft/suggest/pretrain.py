@@ -27,7 +27,9 @@ from .suggestion import (
 )
 
 CHARACTERS_PER_TOKEN = 3.5  # of subwords, about
-DEPTH, WIDTH, HEADS = 4, 256, 4
+DEPTH = 4
+WIDTH = 256
+HEADS = 4
 ENCODER = {"depth": DEPTH, "width": WIDTH, "heads": HEADS, "hidden": 4 * WIDTH}
 NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}
 SENTINELS = 32  # more than the spans of one row of 128 tokens
@@ -159,13 +161,15 @@ def suggest_pretraining(tables: Tables, objective_name: str, budget: Budget) -> 
     table, row, unit = with_boundary(tables.train)
     files = table.source.paths
     size = sum(piece.size for piece in split_source(table.source))
-    tokens, vocab = size / CHARACTERS_PER_TOKEN, vocabulary_size(size)
+    tokens = size / CHARACTERS_PER_TOKEN
+    vocab = vocabulary_size(size)
     length = 1 << int(min(7, max(4, log2(max(tokens, 1) / 200))))
     if tokens < 20 * length:
         raise ValueError(
             f"{join_names(files)} holds about {size:,} bytes, too few to pre-train on; give more text, or fine-tune with weft tune"
         )
-    length, rows = budget.max_length or length, budget.batch_size or 32
+    length = budget.max_length or length
+    rows = budget.batch_size or 32
     objective = OBJECTIVES[objective_name](vocab, length)
     tables = tables._replace(train=table)
     split = split_tables(tables, row, UsableRows([], []), int(tokens / length))

@@ -113,7 +113,9 @@ class SampleGenerators:
 
     def generator_for(self, epoch: int, index: int) -> np.random.Generator:
         counter = self.fresh["state"]["counter"]
-        counter[1], counter[2] = index, epoch  # the lowest word counts what is drawn
+        # the lowest word counts what is drawn
+        counter[1] = index
+        counter[2] = epoch
         self.bits.state = self.fresh
         return self.generator
 

@@ -8,7 +8,8 @@ class Ranks:
     """One process alone: every sum is its own."""
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
-        self.rank, self.size = rank, size
+        self.rank = rank
+        self.size = size
         self.world = size  # all processes, those included that read the same samples
 
     def sum(self, numbers: list[float]) -> list[float]:

@@ -137,7 +137,8 @@ class ReadableSignature:
 
 def type_in_words(annotation: Any) -> str:
     """Return an annotation as its author writes it, such as `int | None`."""
-    origin, parts = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    parts = get_args(annotation)
     if origin in (Union, UnionType):
         return " | ".join(map(type_in_words, parts))
     if origin is Literal:
@@ -156,10 +157,8 @@ def explain_validation_error(cls: type, problems: list[Any]) -> str:
     """Describe what is wrong with one field in one line: a union reports one problem per member."""
     problem = problems[0]
     kinds = [kind for p in problems for kind in _expected_kinds(p)]
-    name, field_names = (
-        str(problem["loc"][0]) if problem["loc"] else "",
-        [f.name for f in fields(cls)],
-    )
+    name = str(problem["loc"][0]) if problem["loc"] else ""
+    field_names = [f.name for f in fields(cls)]
     if problem["type"] == "unexpected_keyword_argument":
         return f"{cls.__name__} has no field {name!r}; {suggest(name, field_names)}"
     if problem["type"] == "missing":

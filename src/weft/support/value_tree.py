@@ -10,15 +10,18 @@ LINE_WIDTH = 88  # columns of a line of a tree
 
 def fold_repeats(items: Sequence[T], longest: int = 6) -> list[tuple[int, Sequence[T]]]:
     """Fold repeated patterns, so that a depth of 96 prints like a depth of one: (times, pattern)."""
-    repeats, i = [], 0
+    repeats = []
+    i = 0
     while i < len(items):
-        times, period = 1, 1
+        times = 1
+        period = 1
         for p in range(1, longest + 1):
             n = 1
             while items[i : i + p] == items[i + n * p : i + (n + 1) * p]:
                 n += 1
             if n > 1 and n * p > times * period:
-                times, period = n, p
+                times = n
+                period = p
         repeats.append((times, items[i : i + period]))
         i += times * period
     return repeats

@@ -182,7 +182,8 @@ def _replaced(thing: Any, names: Sequence[str], new: Any) -> Any:
 
 def describe_unknown(thing: Any, path: str) -> str:
     """Return where a path leaves a value, and the nearest path that it has."""
-    part, before = thing, ""
+    part = thing
+    before = ""
     for name in path.split("."):
         inside = dict(_parts(part))
         if name == "*" and "0" in inside:
@@ -240,16 +241,16 @@ def _places(thing: Any) -> Iterator[tuple[str, ...]]:
 
 def _insert_names(place: tuple[str, ...], wanted: Sequence[str]) -> str | None:
     """Return the place with the numbers that were wanted, if it ends with the last wanted name and has all others in order."""
-    left, names = list(wanted), []
+    left = list(wanted)
+    names = []
     for name in place:
         matches = left and (left[0] == name or (name == "*" and left[0].isdecimal()))
         names.append(left.pop(0) if matches else name)
     return None if left or place[-1] not in (wanted[-1], "*") else ".".join(names)
 
 
-PositiveInt = Annotated[
-    int, Field(gt=0, lt=1 << 48)
-]  # beyond that nothing is counted, and products would leave float64's range
+# beyond that nothing is counted, and products would leave float64's range
+PositiveInt = Annotated[int, Field(gt=0, lt=1 << 48)]
 NonNegativeInt = Annotated[int, Field(ge=0, lt=1 << 48)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 PositiveFraction = Annotated[float, Field(gt=0, le=1)]

@@ -46,7 +46,8 @@ class LengthLimitedSamples:
     """Samples and the maximum length of their rows."""
 
     def __init__(self, samples: Samples, length: int) -> None:
-        self.samples, self.length = samples, length
+        self.samples = samples
+        self.length = length
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -75,10 +76,8 @@ class Preprocess:
 
     def __init__(self, task: Any, context: TaskContext) -> None:
         self.task = task
-        self.max_length, self.expert_stacks = (
-            max_row_length(context.spec),
-            expert_stacks(context.spec),
-        )
+        self.max_length = max_row_length(context.spec)
+        self.expert_stacks = expert_stacks(context.spec)
         self.pad_id = context.data.special_tokens.get("pad", 0)
 
     def encoder_decoder_fields(self) -> dict[str, tuple[str, int]]:
@@ -185,7 +184,8 @@ class Loss(nn.Module):
 
     def router_terms(self) -> dict[str, Tensor]:
         """Return the router losses of the last forward pass, averaged over the layers of each stack."""
-        routing_of_stack, image = [], not isinstance(self.model.spec.source, S.Tokens)
+        routing_of_stack = []
+        image = not isinstance(self.model.spec.source, S.Tokens)
         for stack in (
             self.model.encoder,
             self.model.decoder,
@@ -248,15 +248,14 @@ def selected_labels(batch: Batch, field: str = "labels") -> Tensor:
 def logits_at(model: Model, sequence: HiddenStates, at_T: Tensor) -> Tensor:
     """Return the logits at some positions of (B * L) alone, since most of the head's cost is the vocabulary. In training the output is
     padded to a friendly shape; only the first `len(at_T)` rows count."""
-    x_TD, keys = (
-        sequence.x_BLD.flatten(0, 1),
-        sequence_keys(sequence).key_BL.flatten() if model.training else None,
-    )
+    x_TD = sequence.x_BLD.flatten(0, 1)
+    keys = sequence_keys(sequence).key_BL.flatten() if model.training else None
     if len(at_T) != len(x_TD):
         at_T = (
             F.pad(at_T, (0, -len(at_T) % shape_granularity(len(at_T)))) if model.training else at_T
         )
-        x_TD, keys = x_TD[at_T], None if keys is None else keys[at_T]
+        x_TD = x_TD[at_T]
+        keys = None if keys is None else keys[at_T]
     with use_keys(None if keys is None else Keys(keys[None])):
         logits_1TV = model.read(HiddenStates(x_TD[None]))
     assert isinstance(logits_1TV, Tensor)
@@ -322,7 +321,8 @@ def check_model(
     head: type | None = S.LMHead,
 ) -> None:
     """Refuse a model without the named parts, or whose table is smaller than the tokenizer's."""
-    s, name = context.spec, type(task).__name__
+    s = context.spec
+    name = type(task).__name__
     if not isinstance(s.source, S.Tokens):
         raise ValueError(f"{name} reads tokens; the model reads {type(s.source).__name__}")
     if (s.encoder is not None, s.decoder is not None) != (encoder, decoder):
@@ -388,7 +388,9 @@ def has_token_types(spec: S.Spec) -> bool:
 
 def check_head(task: Any, context: TaskContext, outputs: int | None = None) -> None:
     """Raise ValueError unless the head is the task's and has one output per label of the data."""
-    s, name, head = context.spec, type(task).__name__, task.head
+    s = context.spec
+    name = type(task).__name__
+    head = task.head
     if not isinstance(s.head, head):
         raise ValueError(
             f"{name} needs a {head.__name__} head, not {type(s.head).__name__}; use replace(model, head={head.__name__}(…))"

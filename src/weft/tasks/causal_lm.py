@@ -33,10 +33,8 @@ class CausalLMPreprocess(Preprocess):
     def __init__(self, task: R.CausalLM, context: TaskContext) -> None:
         check_model(task, context, decoder=True)
         super().__init__(task, context)
-        self.apart, self.documents = (
-            task.isolate_documents and not task.one_document_per_sample,
-            task.one_document_per_sample,
-        )
+        self.apart = task.isolate_documents and not task.one_document_per_sample
+        self.documents = task.one_document_per_sample
         self.fields = {"tokens": ("tokens", self.pad_id), "labels": ("tokens", IGNORE_INDEX)}
         if self.apart:
             self.fields["tokens_document_ids"] = ("tokens", 0)
@@ -53,7 +51,8 @@ class CausalLMPreprocess(Preprocess):
     ) -> ArrayRow:
         sample = samples[index]
         tokens = np.asarray(sample["tokens"][: samples.length + 1], np.int64)
-        inputs, labels = tokens[:-1], tokens[1:]
+        inputs = tokens[:-1]
+        labels = tokens[1:]
         if not self.apart:
             return {"tokens": inputs, "labels": labels}
         starts = np.zeros(len(tokens), np.int64)
@@ -76,7 +75,8 @@ class CausalLMLoss(Loss):
 
 
 class CausalLMTask(TaskImplementation):
-    preprocess_class, loss_class = CausalLMPreprocess, CausalLMLoss
+    preprocess_class = CausalLMPreprocess
+    loss_class = CausalLMLoss
 
     def predict(self, outputs: Tensor, batch: Batch) -> list[Any]:
         return token_losses(outputs, batch)

@@ -36,15 +36,17 @@ from .predict import probabilities
 from .task import EvaluationData, Metrics, TaskImplementation
 
 Value = R.Classification | R.Regression
+# the other order of a symmetric pair
 SWAPPED_FIELDS = {
     "tokens": "swapped",
     "segments": "swapped_segments",
-}  # the other order of a symmetric pair
+}
 LABEL_FIELD = {"class": "labels", "number": "number"}  # a term's field in a batch
 
 
 def check_classification(task: Value, context: TaskContext) -> None:
-    row, number = context.data.rows, isinstance(task, R.Regression)
+    row = context.data.rows
+    number = isinstance(task, R.Regression)
     check_head(task, context, 1 if number else None)
     if isinstance(row, R.LabelledImages) != isinstance(context.spec.source, S.Patches):
         raise ValueError(
@@ -74,14 +76,13 @@ class TextClassificationPreprocess(Preprocess):
     def __init__(self, task: Value, context: TaskContext) -> None:
         check_classification(task, context)
         super().__init__(task, context)
-        self.join, self.terms, self.symmetric = (
-            PairEncoding(task, context, task.input_format),
-            auxiliary_lm.loss_terms(task, *loss_term(task)),
-            task.both_orders,
-        )
+        self.join = PairEncoding(task, context, task.input_format)
+        self.terms = auxiliary_lm.loss_terms(task, *loss_term(task))
+        self.symmetric = task.both_orders
         assert isinstance(context.data.rows, R.LabelledTexts)
         self.pair = context.data.rows.second_text is not None
-        self.fields, self.frame = self.join.fields(self.pad_id), self.join.frame
+        self.fields = self.join.fields(self.pad_id)
+        self.frame = self.join.frame
         if self.symmetric:
             self.fields |= self.join.fields(self.pad_id, **SWAPPED_FIELDS)
 
@@ -92,7 +93,8 @@ class TextClassificationPreprocess(Preprocess):
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
     ) -> ArrayRow:
         sample = samples[index]
-        first, second = sample["first"], sample["second"] if self.pair else None
+        first = sample["first"]
+        second = sample["second"] if self.pair else None
         row = self.join(first, second, samples.length)
         if self.symmetric:
             assert second is not None
@@ -117,7 +119,9 @@ class ImageClassificationPreprocess(Preprocess):
     def __init__(self, task: R.Classification, context: TaskContext) -> None:
         check_classification(task, context)
         super().__init__(task, context)
-        self.source, self.terms, self.fields = context.spec.source, loss_term(task), {}
+        self.source = context.spec.source
+        self.terms = loss_term(task)
+        self.fields = {}
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
         assert isinstance(self.source, S.Patches)
@@ -146,10 +150,8 @@ def loss_term(task: Any) -> tuple[str]:
 class ClassificationLoss(Loss):
     def __init__(self, task: Value, context: TaskContext) -> None:
         super().__init__(task, context, auxiliary_lm.loss_weights(task, *loss_term(task)))
-        self.task, self.smoothing = (
-            task,
-            task.label_smoothing if isinstance(task, R.Classification) else None,
-        )
+        self.task = task
+        self.smoothing = task.label_smoothing if isinstance(task, R.Classification) else None
 
     def forward_outputs(self, batch: Batch) -> Tensor | auxiliary_lm.TaskAndLMOutputs:
         inputs = stack_both_orders(batch) if self.task.both_orders else batch
@@ -174,7 +176,8 @@ class ClassificationLoss(Loss):
     def loss_sums(
         self, answer: Tensor | auxiliary_lm.TaskAndLMOutputs, batch: Batch
     ) -> dict[str, Tensor]:
-        logits_BV, more = auxiliary_lm.task_logits(answer), auxiliary_lm.lm_term(answer)
+        logits_BV = auxiliary_lm.task_logits(answer)
+        more = auxiliary_lm.lm_term(answer)
         if self.smoothing is not None:
             return {"class": label_cross_entropy(logits_BV, batch, self.smoothing)} | more
         return {

@@ -31,11 +31,9 @@ class DenoisingPreprocess(Preprocess):
             )
         super().__init__(task, context)
         self.bos_id, self.eos_id, self.mask = special_ids(task, context, "bos", "eos", "mask")
-        self.task, self.decoder_start, self.fields = (
-            task,
-            decoder_start(context, self.eos_id),
-            self.encoder_decoder_fields(),
-        )
+        self.task = task
+        self.decoder_start = decoder_start(context, self.eos_id)
+        self.fields = self.encoder_decoder_fields()
         self.frame = SpecialTokenFrame([self.bos_id], [self.eos_id], [self.eos_id])
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Samples:
@@ -93,4 +91,5 @@ def shuffle_sentences(
 
 
 class DenoisingTask(HiddenTokenTask):
-    preprocess_class, loss_class = DenoisingPreprocess, EncoderDecoderLoss
+    preprocess_class = DenoisingPreprocess
+    loss_class = EncoderDecoderLoss

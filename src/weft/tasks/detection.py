@@ -42,8 +42,11 @@ class DetectionPreprocess(Preprocess):
         super().__init__(task, context)
         source = context.spec.source
         assert isinstance(source, S.ResNet)
-        self.channels, self.queries, self.fields = source.channels, context.spec.queries, {}
-        self.classes, self.scores = len(context.data.labels or ()), build_scores(task, context.spec)
+        self.channels = source.channels
+        self.queries = context.spec.queries
+        self.fields = {}
+        self.classes = len(context.data.labels or ())
+        self.scores = build_scores(task, context.spec)
         self.terms = tuple(loss_weights(task, context.spec))
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
@@ -54,7 +57,9 @@ class DetectionPreprocess(Preprocess):
     def __call__(
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
     ) -> ArrayRow:
-        sample, rows, task = samples[index], samples.samples, self.task
+        sample = samples[index]
+        rows = samples.samples
+        task = self.task
         assert isinstance(rows, BoxSamples)
         image, corners_N4 = decode_boxed(sample, self.channels)
         size = np.array((image.width, image.height))
@@ -77,7 +82,8 @@ class DetectionPreprocess(Preprocess):
     def term_counts(self, batch: Any) -> dict[str, float]:  # type: ignore[override]
         """Boxes are divided by their number, classes as their scores say: known before anything is matched."""
         counts_B = (batch["labels"] != IGNORE_INDEX).sum(1)
-        boxes, classes = float(counts_B.sum()), self.scores.count(counts_B, self.queries)
+        boxes = float(counts_B.sum())
+        classes = self.scores.count(counts_B, self.queries)
         counts = {"class": classes, "l1": boxes, "giou": boxes}
         groups = self.task.denoising.groups if self.task.denoising else 0
         return {
@@ -121,7 +127,8 @@ def loss_weights(task: R.Detection, spec: S.Spec) -> dict[str, float]:
 class DetectionLoss(Loss):
     def __init__(self, task: R.Detection, context: TaskContext) -> None:
         super().__init__(task, context, loss_weights(task, context.spec))
-        self.scores, self.queries = build_scores(task, context.spec), context.spec.queries
+        self.scores = build_scores(task, context.spec)
+        self.queries = context.spec.queries
         self.noised_labels: nn.Embedding | None = None  # of no use after training
         if task.denoising is not None:
             classes = len(context.data.labels or ())
@@ -152,9 +159,12 @@ class DetectionLoss(Loss):
 
     def loss_sums(self, answer: Detections, batch: Batch) -> dict[str, Tensor]:
         dtype = accumulation_dtype(answer.logits_BNV)
-        logits_YBNV, boxes_YBN4 = answer.logits_BNV.to(dtype), answer.boxes_BN4.to(dtype)
-        objects, N = Objects(batch["labels"], batch["boxes"].to(dtype)), self.queries
-        logits, boxes = logits_YBNV[:, :, :N], boxes_YBN4[:, :, :N]
+        logits_YBNV = answer.logits_BNV.to(dtype)
+        boxes_YBN4 = answer.boxes_BN4.to(dtype)
+        objects = Objects(batch["labels"], batch["boxes"].to(dtype))
+        N = self.queries
+        logits = logits_YBNV[:, :, :N]
+        boxes = boxes_YBN4[:, :, :N]
         at = match(self.task, self.scores, logits, boxes, objects)
         sums = self.matched_sums("", logits[-1:], boxes[-1:], at[-1:], objects)
         if len(at) > 1:
@@ -185,7 +195,8 @@ class DetectionLoss(Loss):
 
 
 class DetectionTask(TaskImplementation):
-    preprocess_class, loss_class = DetectionPreprocess, DetectionLoss
+    preprocess_class = DetectionPreprocess
+    loss_class = DetectionLoss
 
     def predict_store(self, store: Store, options: EvaluateOptions) -> list[Any]:
         """As everywhere, but one image at a time where convolutions read the padding of smaller images, as in published models: what is
@@ -198,16 +209,19 @@ class DetectionTask(TaskImplementation):
 
     def predict(self, outputs: Any, batch: Batch) -> list[Any]:
         """Of each image its boxes, the surest first: class, score, and x, y, width and height in pixels of the stored image."""
-        N, scores = self.context.spec.queries, build_scores(self.task, self.context.spec)
+        N = self.context.spec.queries
+        scores = build_scores(self.task, self.context.spec)
         score_BNV = scores.probabilities(outputs.logits_BNV[-1, :, :N].double())
         boxes_BN4 = outputs.boxes_BN4[-1, :, :N].double()
-        size_BN2, corner_BN2 = boxes_BN4[..., 2:], boxes_BN4[..., :2] - boxes_BN4[..., 2:] / 2
+        size_BN2 = boxes_BN4[..., 2:]
+        corner_BN2 = boxes_BN4[..., :2] - boxes_BN4[..., 2:] / 2
         pixels_BN4 = torch.cat((corner_BN2, size_BN2), -1)
         pixels_BN4 = pixels_BN4 * batch["original_size"].repeat(1, 2)[:, None]
         if isinstance(scores, FocalScores):  # a box may have several classes
             V = score_BNV.shape[-1]
             score_BT, at_BT = score_BNV.flatten(1).sort(dim=1, descending=True, stable=True)
-            label_BT, query_BT = at_BT % V, at_BT // V
+            label_BT = at_BT % V
+            query_BT = at_BT // V
         else:
             best_BN, label_BN = score_BNV.max(-1)
             score_BT, query_BT = best_BN.sort(dim=1, descending=True, stable=True)

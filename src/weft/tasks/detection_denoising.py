@@ -25,11 +25,13 @@ def noise_objects(
     """Versions of every box and class of an image: boxes (M, groups · 4) as centre and sides, labels (M, groups)."""
     shape = (len(boxes_M4), task.groups)
     draw = rng.random((*shape, 4)) * 2 - 1
-    centre, sides = boxes_M4[:, None, :2], boxes_M4[:, None, 2:]
+    centre = boxes_M4[:, None, :2]
+    sides = boxes_M4[:, None, 2:]
     moved = centre + draw[..., :2] * task.shift * sides / 2
     scaled = sides * (1 + draw[..., 2:] * task.scale)
     noised = np.concatenate((moved.clip(0, 1), scaled.clip(SMALLEST, 1)), -1)
-    flips, other = rng.random(shape) < task.label_flip, rng.integers(0, classes, shape)
+    flips = rng.random(shape) < task.label_flip
+    other = rng.integers(0, classes, shape)
     return {
         "noised_boxes": noised.reshape(len(noised), 4 * task.groups).astype(np.float32),
         "noised_labels": np.where(flips, other, labels_M[:, None]),

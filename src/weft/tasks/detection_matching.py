@@ -92,10 +92,12 @@ def match(
     from scipy.optimize import linear_sum_assignment
 
     Y, B, N, _ = logits_YBNV.shape
-    label_BM, M = objects.label_BM.clamp(min=0), objects.label_BM.shape[1]
+    label_BM = objects.label_BM.clamp(min=0)
+    M = objects.label_BM.shape[1]
     at_YBNM = label_BM[None, :, None, :].expand(Y, B, N, M)
     class_YBNM = scores.costs(logits_YBNV).gather(-1, at_YBNM)
-    guess, truth = boxes_YBN4[:, :, :, None], objects.box_BM4[None, :, None]
+    guess = boxes_YBN4[:, :, :, None]
+    truth = objects.box_BM4[None, :, None]
     class_cost = task.class_weight if task.class_cost is None else task.class_cost
     cost_YBNM = (
         class_cost * class_YBNM
@@ -104,7 +106,8 @@ def match(
     )
     packed = torch.cat((cost_YBNM.flatten(), objects.mask_BM.flatten().to(cost_YBNM.dtype)))
     plain = packed.nan_to_num(LARGEST, LARGEST, LARGEST).cpu().numpy()
-    cost, mask_BM = plain[: Y * B * N * M].reshape(Y, B, N, M), plain[Y * B * N * M :]
+    cost = plain[: Y * B * N * M].reshape(Y, B, N, M)
+    mask_BM = plain[Y * B * N * M :]
     counts = mask_BM.reshape(B, M).sum(1).astype(int)
     match_YBM = np.full((Y, B, M), N)
     for y, b in np.ndindex(Y, B):

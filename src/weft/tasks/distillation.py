@@ -47,11 +47,9 @@ class DistillationPreprocess(Preprocess):
             self.rows = classification.preprocess_class(context)(same, context)
         check_teacher(context)
         assert context.teacher is not None
-        self.fields, self.frame, self.expert_stacks = (
-            self.rows.fields,
-            self.rows.frame,
-            self.rows.expert_stacks,
-        )
+        self.fields = self.rows.fields
+        self.frame = self.rows.frame
+        self.expert_stacks = self.rows.expert_stacks
         self.rows.max_length = min(
             (
                 r
@@ -79,7 +77,8 @@ class DistillationPreprocess(Preprocess):
 def check_teacher(context: TaskContext) -> None:
     if context.teacher is None:
         raise ValueError("Distillation needs a teacher; give the folder of a trained model")
-    student, teacher = context.spec, context.teacher.spec
+    student = context.spec
+    teacher = context.teacher.spec
     if type(teacher.head) is not type(student.head) or isinstance(
         teacher.source, S.Tokens
     ) != isinstance(student.source, S.Tokens):
@@ -96,7 +95,8 @@ def check_teacher(context: TaskContext) -> None:
         raise ValueError(
             f"the teacher reads images of {sides[0]} pixels, the student of {sides[1]}; both see the same ones: give them one size"
         )
-    theirs, ours = tuple(getattr(teacher.head, "labels", None) or ()), context.data.labels or ()
+    theirs = tuple(getattr(teacher.head, "labels", None) or ())
+    ours = context.data.labels or ()
     if set(theirs) == set(ours) and theirs != tuple(ours):  # other names may mean the same classes
         raise ValueError(
             f"the teacher has the classes in another order ({', '.join(theirs[:4])}, …) than the data ({', '.join(ours[:4])}, …); "
@@ -115,12 +115,14 @@ class DistillationLoss(Loss):
         )
         assert context.teacher is not None
         self.teacher = (context.teacher.eval(),)  # in a tuple: no part of what is trained or saved
-        self.hard, self.temperature = task.hard_labels, task.temperature
+        self.hard = task.hard_labels
+        self.temperature = task.temperature
         self.smoothing = task.label_smoothing
 
     def forward_outputs(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """What learns from labels, what learns from the teacher, and what the teacher says."""
-        teacher, device = self.teacher[0], next(iter(batch.values())).device
+        teacher = self.teacher[0]
+        device = next(iter(batch.values())).device
         if next(teacher.parameters()).device != device:
             teacher.to(device)
         with torch.no_grad():
@@ -140,7 +142,8 @@ class DistillationLoss(Loss):
 
 def logits(model: Model, batch: Batch, apart: bool = False) -> list[Tensor]:
     """At every label; `apart`, where a model has a distillation token, the class token's and that one's (DeiT, section 4)."""
-    sequence, at_T = encode_batch(model, batch), batch["labels_at"]
+    sequence = encode_batch(model, batch)
+    at_T = batch["labels_at"]
     if not isinstance(model.head, ClassifierHeadLayer):
         return [logits_at(model, sequence, at_T)[: len(at_T)]]
     each = (
@@ -163,7 +166,8 @@ def soft_cross_entropy(student_TV: Tensor, teacher_TV: Tensor, temperature: floa
 class DistillationTask(TaskImplementation):
     """Predictions and metrics are those of what the student is taught."""
 
-    preprocess_class, loss_class = DistillationPreprocess, DistillationLoss
+    preprocess_class = DistillationPreprocess
+    loss_class = DistillationLoss
 
     @property
     def learns_text(self) -> bool:

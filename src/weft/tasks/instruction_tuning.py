@@ -59,7 +59,8 @@ class InstructionPreprocess(Preprocess):
 
 
 class InstructionTuningTask(TaskImplementation):
-    preprocess_class, loss_class = InstructionPreprocess, CausalLMLoss
+    preprocess_class = InstructionPreprocess
+    loss_class = CausalLMLoss
 
     def predict(self, outputs: Tensor, batch: Batch) -> list[Any]:
         return token_losses(outputs, batch)

@@ -70,7 +70,8 @@ class MaskedAutoencodingLoss(Loss):
     def __init__(self, task: R.MaskedAutoencoding, context: TaskContext) -> None:
         super().__init__(task, context, {"patch": 1.0})
         assert isinstance(context.spec.source, S.Patches)
-        self.patch, self.normalised = context.spec.source.patch_size, task.normalise_pixels
+        self.patch = context.spec.source.patch_size
+        self.normalised = task.normalise_pixels
 
     def forward_outputs(self, batch: Batch) -> Tensor:
         """All patches, of which the hidden ones count."""
@@ -87,9 +88,8 @@ class MaskedAutoencodingLoss(Loss):
             gather_patches(x_BPF.to(accumulation_dtype(answer)), batch["hidden"])
             for x_BPF in (patchify(batch["image"], self.patch), answer)
         )
-        if (
-            self.normalised
-        ):  # by the patch's own mean and deviation (section 3, "reconstruction target")
+        # by the patch's own mean and deviation (section 3, "reconstruction target")
+        if self.normalised:
             variance_BS1, mean_BS1 = torch.var_mean(target_BSF, -1, keepdim=True)
             target_BSF = (target_BSF - mean_BS1) / (variance_BS1 + 1e-6).sqrt()
         return {"patch": (predicted_BSF - target_BSF).square().mean(-1).sum()}
@@ -97,7 +97,8 @@ class MaskedAutoencodingLoss(Loss):
 
 def patchify(image_BCRS: Tensor, patch: int) -> Tensor:
     """(B, P, pixels): patches row by row; inside one, rows, columns, channels."""
-    (B, C, R, S), p = image_BCRS.shape, patch
+    (B, C, R, S) = image_BCRS.shape
+    p = patch
     return (
         image_BCRS.reshape(B, C, R // p, p, S // p, p)
         .permute(0, 2, 4, 3, 5, 1)
@@ -110,4 +111,5 @@ def gather_patches(x_BPF: Tensor, place_BS: Tensor) -> Tensor:
 
 
 class MaskedAutoencodingTask(TaskImplementation):
-    preprocess_class, loss_class = MaskedAutoencodingPreprocess, MaskedAutoencodingLoss
+    preprocess_class = MaskedAutoencodingPreprocess
+    loss_class = MaskedAutoencodingLoss

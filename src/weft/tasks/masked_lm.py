@@ -33,9 +33,8 @@ from .task import HiddenTokenTask
 from .text_inputs import PAIRS, TextInput
 
 LONGEST = 10
-SPAN_LENGTH_CDF = 0.2 * 0.8 ** np.arange(
-    LONGEST
-)  # SpanBERT's geometric lengths, cut at 10: 3.8 words on average
+# SpanBERT's geometric lengths, cut at 10: 3.8 words on average
+SPAN_LENGTH_CDF = 0.2 * 0.8 ** np.arange(LONGEST)
 SPAN_LENGTH_CDF = SPAN_LENGTH_CDF.cumsum() / SPAN_LENGTH_CDF.sum()
 
 
@@ -64,11 +63,9 @@ class MaskedLMPreprocess(Preprocess):
             task, context, "bos", "eos", *(["mask"] if task.mask_token_rate else [])
         )
         self.mask = mask[0] if mask else self.pad_id  # without a share, nothing becomes it
-        self.format, self.task, self.same_every_epoch = (
-            TextInput(task.input_format, bos_id, eos_id, task.next_sentence),
-            task,
-            task.static_mask,
-        )
+        self.format = TextInput(task.input_format, bos_id, eos_id, task.next_sentence)
+        self.task = task
+        self.same_every_epoch = task.static_mask
         self.frame = SpecialTokenFrame([bos_id], [eos_id], [eos_id])
         self.can_be_masked = np.ones(meta.vocab_size or 0, bool)
         self.can_be_masked[[*meta.special_tokens.values(), *meta.sentinels]] = False
@@ -134,7 +131,8 @@ class MaskedLMPreprocess(Preprocess):
         """Choose positions to predict: a fraction `mask_rate` of the ordinary tokens on average, at least one. Also returns a random
         number in [0, 1) per position, which decides what replaces its token."""
         at = np.flatnonzero(self.can_be_masked[tokens])
-        budget, masking_unit = self.task.mask_rate * len(at), self.task.masking_unit
+        budget = self.task.mask_rate * len(at)
+        masking_unit = self.task.masking_unit
         if not len(at) or masking_unit == "tokens":
             count = count_for_budget(rng, np.ones(len(at), np.int64), budget)
             at = rng.permutation(at)[: max(count, 1)]
@@ -152,11 +150,11 @@ class MaskedLMPreprocess(Preprocess):
         lengths = np.searchsorted(SPAN_LENGTH_CDF, rng.random(len(word)), side="right") + 1
         lengths = lengths[: max(count_for_budget(rng, lengths, self.task.mask_rate * len(word)), 1)]
         lengths = np.diff(lengths.cumsum().clip(max=len(word)), prepend=0)
-        start, edge = random_span_starts(rng, lengths, len(word)), np.append(word, len(at))
+        start = random_span_starts(rng, lengths, len(word))
+        edge = np.append(word, len(at))
         size = edge[start + lengths] - edge[start]
-        return at[span_indices(edge[start], size)], np.repeat(
-            rng.random(len(start)), size
-        )  # a span becomes one thing
+        # a span becomes one thing
+        return at[span_indices(edge[start], size)], np.repeat(rng.random(len(start)), size)
 
     def term_counts(self, batch: Any) -> dict[str, int]:
         return {"token": len(batch["labels_at"])} | (
@@ -169,7 +167,8 @@ class NextSentenceHead(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.dense, self.classes = head_linear(width, width), head_linear(width, 2)
+        self.dense = head_linear(width, width)
+        self.classes = head_linear(width, 2)
 
     def forward(self, x_TD: Tensor) -> Tensor:
         logits_TV: Tensor = self.classes(torch.tanh(self.dense(x_TD)))
@@ -213,7 +212,8 @@ class MaskedLMLoss(Loss):
 
 
 class MaskedLMTask(HiddenTokenTask):
-    preprocess_class, loss_class = MaskedLMPreprocess, MaskedLMLoss
+    preprocess_class = MaskedLMPreprocess
+    loss_class = MaskedLMLoss
 
     def predict(self, outputs: MaskedLMOutputs, batch: Batch) -> list[Any]:
         return super().predict(outputs.logits_TV, batch)

@@ -43,11 +43,10 @@ class MultipleChoicePreprocess(Preprocess):
         auxiliary_lm.check_lm_weight(task, context)
         super().__init__(task, context)
         self.terms = auxiliary_lm.loss_terms(task, "choice")
-        self.join, self.endings = (
-            PairEncoding(task, context, task.input_format),
-            len(context.data.rows.endings),
-        )
-        self.fields, self.frame = {}, self.join.frame
+        self.join = PairEncoding(task, context, task.input_format)
+        self.endings = len(context.data.rows.endings)
+        self.fields = {}
+        self.frame = self.join.frame
         for i in range(self.endings):
             self.fields |= self.join.fields(
                 self.pad_id, f"ending{i}", tokens=f"tokens{i}", segments=f"segments{i}"
@@ -128,7 +127,8 @@ class MultipleChoiceLoss(Loss):
 
 
 class MultipleChoiceTask(TaskImplementation):
-    preprocess_class, loss_class = MultipleChoicePreprocess, MultipleChoiceLoss
+    preprocess_class = MultipleChoicePreprocess
+    loss_class = MultipleChoiceLoss
 
     def predict(self, outputs: Any, batch: Batch) -> list[Any]:
         """The probability of each ending."""

@@ -34,9 +34,8 @@ class PredictOptions(NamedTuple):
     progress: Progress | None = None  # takes the rows done and the rows in all, after each batch
 
 
-Plain = Callable[
-    [Any, Batch], list[Any]
-]  # from an answer and its batch to what JSON can hold, one a row
+# from an answer and its batch to what JSON can hold, one a row
+Plain = Callable[[Any, Batch], list[Any]]
 
 
 # Every sample once
@@ -47,12 +46,10 @@ class SortedByLength(LengthLimitedSamples):
 
     def __init__(self, inner: LengthLimitedSamples) -> None:
         lengths = inner.lengths(np.arange(len(inner)))
-        self.inner, self.samples, self.length, self.order = (
-            inner,
-            inner.samples,
-            inner.length,
-            (-lengths).argsort(kind="stable"),
-        )
+        self.inner = inner
+        self.samples = inner.samples
+        self.length = inner.length
+        self.order = (-lengths).argsort(kind="stable")
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         return self.inner[int(self.order[index])]
@@ -157,7 +154,8 @@ def probabilities(logits_BV: Tensor) -> list[Any]:
 
 def token_losses(answer: Tensor, batch: Batch) -> list[Any]:
     """Return, per row, the loss of each scored token and whether it is the most likely one."""
-    logits_TV, label_T = answer.float(), selected_labels(batch)
+    logits_TV = answer.float()
+    label_T = selected_labels(batch)
     said_T = torch.nn.functional.cross_entropy(logits_TV, label_T, reduction="none")
     return split_by_row(torch.stack((said_T, (logits_TV.argmax(-1) == label_T).float()), -1), batch)
 
@@ -183,7 +181,8 @@ class StridedWindows:
     """Overlapping windows, and the position from which their tokens are new."""
 
     def __init__(self, store: Store, length: int, stride: int) -> None:
-        self.store, self.places = store, list(evaluation_windows(store.tokens, length, stride))
+        self.store = store
+        self.places = list(evaluation_windows(store.tokens, length, stride))
 
     def __len__(self) -> int:
         return len(self.places)
@@ -204,7 +203,9 @@ class StridedWindowPreprocess(Preprocess):
     """Scores only the tokens of a window that no earlier window has scored."""
 
     def __init__(self, inner: Preprocess) -> None:
-        self.inner, self.fields, self.terms = inner, inner.fields, inner.terms
+        self.inner = inner
+        self.fields = inner.fields
+        self.terms = inner.terms
 
     def __call__(
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator

@@ -54,12 +54,14 @@ class PreferencePreprocess(Preprocess):
     def __call__(
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
     ) -> ArrayRow:
-        sample, row = samples[index], {}
+        sample = samples[index]
+        row = {}
         room = max(1, samples.length - max(len(sample[name]) for name in ANSWERS))
         prompt = sample["prompt"][-room:]
         for name in ANSWERS:
             tokens = concatenate_ids(prompt, sample[name])[: samples.length]
-            row[name], row[f"labels_{name}"] = tokens, tokens.copy()
+            row[name] = tokens
+            row[f"labels_{name}"] = tokens.copy()
             row[f"labels_{name}"][: len(prompt)] = IGNORE_INDEX
         return row
 
@@ -114,7 +116,8 @@ class PairwiseLoss(Loss):
 class PreferenceTuningLoss(PairwiseLoss):
     def __init__(self, task: R.PreferenceTuning, context: TaskContext) -> None:
         super().__init__(task, context)
-        self.beta, self.smoothing = task.beta, task.label_smoothing
+        self.beta = task.beta
+        self.smoothing = task.label_smoothing
         reference = context.teacher
         self.reference = () if reference is None else (reference.eval(),)  # not trained or saved
 
@@ -132,7 +135,8 @@ class PreferenceTuningLoss(PairwiseLoss):
         return self.beta * (chosen_B - rejected_B)
 
     def loss_sums(self, answer: Tensor, batch: Batch) -> dict[str, Tensor]:
-        right, wrong = -F.logsigmoid(answer).sum(), -F.logsigmoid(-answer).sum()
+        right = -F.logsigmoid(answer).sum()
+        wrong = -F.logsigmoid(-answer).sum()
         return {"preference": (1 - self.smoothing) * right + self.smoothing * wrong}
 
 

@@ -42,8 +42,10 @@ class QuestionAnsweringPreprocess(Preprocess):
         check_head(task, context, outputs=2)
         assert isinstance(context.data.rows, R.ContextQuestions)
         super().__init__(task, context)
-        self.join, self.window = PairEncoding(task, context), context.data.rows.max_length
-        self.fields, self.frame = self.join.fields(self.pad_id), self.join.frame
+        self.join = PairEncoding(task, context)
+        self.window = context.data.rows.max_length
+        self.fields = self.join.fields(self.pad_id)
+        self.frame = self.join.frame
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
         if length < self.window:  # a cut would lose answers
@@ -134,7 +136,8 @@ class ExtractedAnswer(NamedTuple):
 
 
 class QuestionAnsweringTask(TaskImplementation):
-    preprocess_class, loss_class = QuestionAnsweringPreprocess, QuestionAnsweringLoss
+    preprocess_class = QuestionAnsweringPreprocess
+    loss_class = QuestionAnsweringLoss
 
     def predict(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> list[Any]:
         """Return the first and last token of the answer in the window, its score, and the score of no answer."""

@@ -94,7 +94,8 @@ class ReplacedTokenLoss(Loss):
         share_embeddings(self.model, self.generator)
 
     def forward_outputs(self, batch: Batch) -> ReplacedTokenOutputs:
-        tokens_BL, at_T = batch["tokens"], batch["labels_at"]
+        tokens_BL = batch["tokens"]
+        at_T = batch["labels_at"]
         hidden = self.generator.encode(self.generator.embed(tokens_BL, **masks(batch)))
         logits_TV = logits_at(self.generator, hidden, at_T)
         drawn_T = sample_tokens(logits_TV.detach()[: len(at_T)], batch["uniform"].flatten()[at_T])
@@ -107,11 +108,9 @@ class ReplacedTokenLoss(Loss):
 
     def loss_sums(self, answer: ReplacedTokenOutputs, batch: Batch) -> dict[str, Tensor]:
         """A sampled token that equals the original counts as original."""
-        score_BL, label_T, mask_BL = (
-            answer.replaced_BL,
-            selected_labels(batch),
-            attention_mask(batch, "tokens"),
-        )
+        score_BL = answer.replaced_BL
+        label_T = selected_labels(batch)
+        mask_BL = attention_mask(batch, "tokens")
         score_BL = score_BL.to(accumulation_dtype(score_BL))
         truth_BL = (
             torch.zeros_like(score_BL)
@@ -141,10 +140,8 @@ def sample_tokens(logits_TV: Tensor, uniform_T: Tensor) -> Tensor:
 def share_embeddings(model: Model, generator: Model) -> None:
     """Share the token table between both models, and those of positions and token types where the shapes agree (section 3.2)."""
     for name in ("tokens", "positions", "segments"):
-        model_embedding, generator_embedding = (
-            getattr(model.source, name),
-            getattr(generator.source, name),
-        )
+        model_embedding = getattr(model.source, name)
+        generator_embedding = getattr(generator.source, name)
         if (
             isinstance(model_embedding, nn.Embedding | LearnedPositionsLayer)
             and isinstance(generator_embedding, nn.Embedding | LearnedPositionsLayer)
@@ -154,4 +151,5 @@ def share_embeddings(model: Model, generator: Model) -> None:
 
 
 class ReplacedTokenDetectionTask(TaskImplementation):
-    preprocess_class, loss_class = ReplacedTokenPreprocess, ReplacedTokenLoss
+    preprocess_class = ReplacedTokenPreprocess
+    loss_class = ReplacedTokenLoss

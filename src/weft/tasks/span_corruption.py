@@ -26,8 +26,10 @@ class SpanCorruptionPreprocess(Preprocess):
         check_model(task, context, encoder=True, decoder=True)
         super().__init__(task, context)
         pad, self.eos_id = special_ids(task, context, "pad", "eos")
-        self.task, self.sentinels = task, np.asarray(context.data.sentinels, np.int64)
-        self.decoder_start, self.fields = decoder_start(context, pad), self.encoder_decoder_fields()
+        self.task = task
+        self.sentinels = np.asarray(context.data.sentinels, np.int64)
+        self.decoder_start = decoder_start(context, pad)
+        self.fields = self.encoder_decoder_fields()
         self.frame = SpecialTokenFrame([], [self.eos_id], [self.eos_id])
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Samples:
@@ -66,11 +68,10 @@ class SpanCorruptionPreprocess(Preprocess):
         tokens = np.asarray(samples[index]["tokens"], np.int64)
         hidden, spans = self.noise(len(tokens))
         lengths = np.empty(2 * spans, np.int64)  # kept, hidden, kept, hidden, …
-        lengths[::2], lengths[1::2] = (
-            random_partition(rng, len(tokens) - hidden, spans),
-            random_partition(rng, hidden, spans),
-        )
-        noise, sentinels = np.repeat(np.arange(2 * spans) % 2 == 1, lengths), self.sentinels[:spans]
+        lengths[::2] = random_partition(rng, len(tokens) - hidden, spans)
+        lengths[1::2] = random_partition(rng, hidden, spans)
+        noise = np.repeat(np.arange(2 * spans) % 2 == 1, lengths)
+        sentinels = self.sentinels[:spans]
         shown = np.insert(tokens[~noise], lengths[::2].cumsum(), sentinels)
         target = concatenate_ids(
             np.insert(tokens[noise], lengths[1::2].cumsum() - lengths[1::2], sentinels),
@@ -84,4 +85,5 @@ class SpanCorruptionPreprocess(Preprocess):
 
 
 class SpanCorruptionTask(HiddenTokenTask):
-    preprocess_class, loss_class = SpanCorruptionPreprocess, EncoderDecoderLoss
+    preprocess_class = SpanCorruptionPreprocess
+    loss_class = EncoderDecoderLoss

@@ -67,7 +67,8 @@ class TaskImplementation:
 
     def __init__(self, task: Any, context: TaskContext) -> None:
         base.check_rows(task, context)
-        self.task, self.context = task, context
+        self.task = task
+        self.context = context
         self.preprocess: Preprocess = self.preprocess_class(task, context)
         self.loss: Loss = self.loss_class(task, context)
 
@@ -94,7 +95,8 @@ class TaskImplementation:
 
     def predict_store(self, store: Store, options: EvaluateOptions) -> list[Any]:
         """Return one prediction per sample of a store, in order, the same on every rank."""
-        loss, device = self.loss.eval(), device_of(self.loss.model)
+        loss = self.loss.eval()
+        device = device_of(self.loss.model)
         return predict_all(
             *self.samples(store, options),
             loss.forward_outputs,

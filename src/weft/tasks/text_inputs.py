@@ -22,7 +22,8 @@ class SentenceBounds(NamedTuple):
 
 
 def sentences(sample: dict[str, Any]) -> SentenceBounds:
-    tokens, documents = sample["tokens"], document_starts(sample["documents"])
+    tokens = sample["tokens"]
+    documents = document_starts(sample["documents"])
     start = np.union1d(documents, sample["sentences"]).astype(np.int64)
     stop = np.append(start[1:], len(tokens))
     number = np.searchsorted(documents, start, side="right")
@@ -52,12 +53,10 @@ class TextInput:
     """Turns a sample into an unmasked row: `tokens` and, where the input has them, `tokens_document_ids`, `segments` and `labels_next`."""
 
     def __init__(self, kind: str, bos_id: int, eos_id: int, next_sentence: bool = False) -> None:
-        self.kind, self.bos_id, self.eos_id, self.next_sentence = (
-            kind,
-            bos_id,
-            eos_id,
-            next_sentence,
-        )
+        self.kind = kind
+        self.bos_id = bos_id
+        self.eos_id = eos_id
+        self.next_sentence = next_sentence
         self.special_tokens = 3 if kind in PAIRS else 2
 
     def __call__(
@@ -82,9 +81,8 @@ class TextInput:
         """Return one sequence per document; together they fill a row, and attention stays within each."""
         starts = document_starts(sample["documents"])
         at = starts + np.arange(len(starts))
-        stop = min(
-            [length, *at[at > length - 3][:1]]
-        )  # a later document has no room for a token between its special tokens
+        # a later document has no room for a token between its special tokens
+        stop = min([length, *at[at > length - 3][:1]])
         row = np.insert(np.asarray(sample["tokens"], np.int64), starts, self.bos_id)[:stop]
         if row[-1] != self.eos_id:
             row = concatenate_ids(row[: length - 1], [self.eos_id])
@@ -96,7 +94,8 @@ class TextInput:
         """Return A and what follows it (`labels_next` 0) or, with probability 1/2, a segment of another sample (1). Both candidates for
         B are sampled alike and truncated to the shorter one before the choice, so that no length depends on it."""
         index, here = self.find_pairs(samples, index, rng)
-        i, other = int(rng.integers(len(here.boundary))), False
+        i = int(rng.integers(len(here.boundary)))
+        other = False
         b = here.second(i)
         if self.next_sentence:
             many = len(samples)
@@ -104,7 +103,8 @@ class TextInput:
                 samples, (index + 1 + int(rng.integers(many - 1))) % many, rng, avoid=index
             )[1]
             i, j = closest_lengths(here.stop - here.boundary, there.stop - there.boundary, rng)
-            both, other = (here.second(i), there.second(j)), bool(rng.random() < 0.5)
+            both = (here.second(i), there.second(j))
+            other = bool(rng.random() < 0.5)
             b = both[other][: min(map(len, both))]
         a, b = truncate_pair(
             here.tokens[here.start[i] : here.boundary[i]],
@@ -137,7 +137,8 @@ class TextInput:
 
     def pairs(self, sample: dict[str, Any]) -> "SegmentPairs":
         """Return pairs of a sentence and the next one or, for segments, of everything before and after a boundary, within a document."""
-        here, whole = sentences(sample), self.kind == "segment-pair"
+        here = sentences(sample)
+        whole = self.kind == "segment-pair"
         i = np.flatnonzero(here.stop < here.document_stop)
         start, stop = (
             (here.document_start[i], here.document_stop[i])

@@ -78,10 +78,12 @@ def class_probabilities(
     )
 
     def likelihoods(batch: Batch) -> Tensor:
-        model, many = ready.model, len(target_VL)
+        model = ready.model
+        many = len(target_VL)
         memory = model.encode(model.embed(batch["tokens"], **masks(batch)))
         rows = len(memory.x_BLD)
-        x_BLD, mask_BL = memory.x_BLD, memory.attention_mask_BL
+        x_BLD = memory.x_BLD
+        mask_BL = memory.attention_mask_BL
         memory = replace(
             memory,
             x_BLD=x_BLD.repeat_interleave(many, 0),
@@ -117,7 +119,8 @@ def class_probabilities(
 
 def truncate_keep_suffix(writer: TextGenerator, text: str, limit: int) -> list[int]:
     """Return the tokens of a text; a long one is truncated before the special tokens that end it."""
-    ids, end = writer.encode_with_frame(text), len(writer.after)
+    ids = writer.encode_with_frame(text)
+    end = len(writer.after)
     return ids if len(ids) <= limit else [*ids[: limit - end], *ids[len(ids) - end :]]
 
 
@@ -147,7 +150,8 @@ class TextToTextPreprocess(Preprocess):
     def __init__(self, task: R.TextToText, context: TaskContext) -> None:
         check_model(task, context, encoder=True, decoder=True)
         super().__init__(task, context)
-        (end,), bart = special_ids(task, context, "eos"), task.input_format == "bart"
+        (end,) = special_ids(task, context, "eos")
+        bart = task.input_format == "bart"
         self.frame: SpecialTokenFrame = SpecialTokenFrame(
             list(special_ids(task, context, "bos")) if bart else [], [end], [end]
         )
@@ -187,7 +191,8 @@ class TextToTextTask(HiddenTokenTask):
     """Validation checks whether greedy decoding gives the target; `weft evaluate` scores the most likely class, or the output of beam
     search."""
 
-    preprocess_class, loss_class = TextToTextPreprocess, TranslationLoss
+    preprocess_class = TextToTextPreprocess
+    loss_class = TranslationLoss
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
         """Yield the fraction of rows in which every token is the most likely one: greedy decoding would give exactly the target."""
@@ -196,9 +201,11 @@ class TextToTextTask(HiddenTokenTask):
     def evaluate_model(
         self, opened: Any, data: EvaluationData, options: EvaluateOptions
     ) -> Metrics:
-        row, rows = data.store.meta.rows, data.rows()
+        row = data.store.meta.rows
+        rows = data.rows()
         if isinstance(row, R.TemplatedPairs) and row.labels is not None:
-            labels, writer = row.labels, TextGenerator(opened)
+            labels = row.labels
+            writer = TextGenerator(opened)
             texts = [row.source_text(fields) for fields in rows]
             probabilities = class_probabilities(opened, writer, row, texts, options.predict)
             yield from classification_metrics(
@@ -212,10 +219,8 @@ class TextToTextTask(HiddenTokenTask):
             yield from self.evaluate(self.predict_store(data.store, options), ())
             return
         pairs = [source_and_target(row, fields) for fields in rows]
-        written, targets = (
-            translate_all(opened, [source for source, _ in pairs], options),
-            [target for _, target in pairs],
-        )
+        written = translate_all(opened, [source for source, _ in pairs], options)
+        targets = [target for _, target in pairs]
         hits = [
             text.strip() == target.strip() for text, target in zip(written, targets, strict=True)
         ]

@@ -37,13 +37,10 @@ class TokenClassificationPreprocess(Preprocess):
     def __init__(self, task: R.TokenClassification, context: TaskContext) -> None:
         check_head(task, context)
         super().__init__(task, context)
-        self.join = PairEncoding(
-            task, context, style="gpt"
-        )  # one text: segments would all be the first
-        self.fields, self.frame = (
-            {"tokens": ("tokens", self.pad_id), "labels": ("tokens", IGNORE_INDEX)},
-            self.join.frame,
-        )
+        # one text: segments would all be the first
+        self.join = PairEncoding(task, context, style="gpt")
+        self.fields = {"tokens": ("tokens", self.pad_id), "labels": ("tokens", IGNORE_INDEX)}
+        self.frame = self.join.frame
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
         return self.join.table(store, length, "tokens")
@@ -70,7 +67,8 @@ class TokenClassificationLoss(Loss):
 
 
 class TokenClassificationTask(TaskImplementation):
-    preprocess_class, loss_class = TokenClassificationPreprocess, TokenClassificationLoss
+    preprocess_class = TokenClassificationPreprocess
+    loss_class = TokenClassificationLoss
 
     def predict(self, outputs: Tensor, batch: Batch) -> list[Any]:
         """Return the index and the probability of the tag of each word."""

@@ -39,11 +39,9 @@ class TranslationPreprocess(Preprocess):
         check_model(task, context, encoder=True, decoder=True)
         super().__init__(task, context)
         bos_id, self.eos_id = special_ids(task, context, "bos", "eos")
-        self.decoder_start, self.fields, self.dropout = (
-            decoder_start(context, bos_id),
-            self.encoder_decoder_fields(),
-            task.bpe_dropout,
-        )
+        self.decoder_start = decoder_start(context, bos_id)
+        self.fields = self.encoder_decoder_fields()
+        self.dropout = task.bpe_dropout
         self.frame = SpecialTokenFrame([], [self.eos_id], [self.eos_id])
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Samples:
@@ -57,7 +55,9 @@ class TranslationPreprocess(Preprocess):
     def __call__(
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator
     ) -> ArrayRow:
-        sample, room, table = samples[index], samples.length - 1, samples.samples
+        sample = samples[index]
+        room = samples.length - 1
+        table = samples.samples
         source, target = (
             table.retokenize(sample, side, rng)[:room]
             if isinstance(table, BPEDropoutSamples)
@@ -83,7 +83,8 @@ class TranslationLoss(EncoderDecoderLoss):
 class TranslationTask(HiddenTokenTask):
     """Validation scores the tokens of the target; `weft evaluate` scores the output of beam search."""
 
-    preprocess_class, loss_class = TranslationPreprocess, TranslationLoss
+    preprocess_class = TranslationPreprocess
+    loss_class = TranslationLoss
 
     def evaluate_model(
         self, opened: Any, data: EvaluationData, options: EvaluateOptions

@@ -86,6 +86,7 @@ def check_layout(name: str, model: Model, to: str) -> None:
     for key, tensor in model.state_dict().items():
         assert torch.equal(tensor, state[key]), f"{name}: {key} is another tensor after save, load"
     batch = example(model.spec)
-    one, other = run_ours(model, batch), run_ours(again, batch)
+    one = run_ours(model, batch)
+    other = run_ours(again, batch)
     for output in one:
         assert torch.equal(one[output], other[output]), f"{name}: {output} differs after save, load"

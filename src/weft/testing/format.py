@@ -21,7 +21,8 @@ from ..support.registry import named, names
 from .value import calling
 
 PIECE_SIZES = (1, 7, 50, 1000)  # bytes
-EXAMPLES = {  # one small file of each format that is recognised by its first lines
+# one small file of each format that is recognised by its first lines
+EXAMPLES = {
     "jsonl": b'{"text": "a b", "label": 0}\n{"text": "c d", "label": 1}\n',
     "json": b'[{"text": "a b", "label": 0},\n {"text": "c d", "label": 1}]\n',
     "csv": b'text,label\n"a, b",0\nc d,1\n',
@@ -127,7 +128,8 @@ def check_offsets(format: Format, source: Source, rows: list[SourceItem]) -> Non
 
 def check_last_line(format: Format, source: Source, rows: list[SourceItem], path: str) -> None:
     """The last row is read with and without a line end."""
-    text, suffix = Path(path).read_bytes(), "".join(Path(path).suffixes)
+    text = Path(path).read_bytes()
+    suffix = "".join(Path(path).suffixes)
     if format.offset_unit != "byte" or b"".join(read_blocks(path)) != text:
         # rows that are no lines, or a compressed file
         return
@@ -156,7 +158,8 @@ def strip_line_ends(fields: dict[str, Any]) -> dict[str, Any]:
 
 def check_damage(format: Format, source: Source, rows: list[SourceItem], path: str) -> None:
     """A file that is cut off, or holds bytes that are not UTF-8, is refused by name or read without its bad rows."""
-    content_, suffix = Path(path).read_bytes(), "".join(Path(path).suffixes)
+    content_ = Path(path).read_bytes()
+    suffix = "".join(Path(path).suffixes)
     middle = len(content_) // 2
     for damage, damaged in (
         ("cut off", content_[: 2 * len(content_) // 3]),

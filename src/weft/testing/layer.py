@@ -39,11 +39,13 @@ def check_layer(part: Any, size: int, tokens: int) -> None:
 
 def check_built(part: Any, size: int, tokens: int) -> nn.Module:
     """Check what a part says of its layer: parameters, roles, FLOPs; return the layer, on the meta device."""
-    name, text = type(part).__name__, describe(part, size)
+    name = type(part).__name__
+    text = describe(part, size)
     assert len(text.splitlines()) == 1, f"{name}.describe gives {text!r}; one line is needed"
     with calling(f"building {name} for {size}"):
         meta = build_on_meta(part, size)
-        counted, built = dict(part.shapes(size)), shapes_of(meta)
+        counted = dict(part.shapes(size))
+        built = shapes_of(meta)
     check_registered(name, meta)
     assert counted == built, f"{name}.shapes({size}) says {counted}, the layer has {built}"
     check_roles(name, meta)
@@ -116,14 +118,16 @@ def check_gradients(name: str, part: Any, layer: nn.Module, size: int, tokens: i
 
 def check_pattern(pattern: S.Pattern, tokens: int) -> None:
     """Check what a pattern says of itself against its mask, and its backend against the mask."""
-    name, mask_function = type(pattern).__name__, implementation(pattern)
+    name = type(pattern).__name__
+    mask_function = implementation(pattern)
     if issubclass(mask_function, AttentionLayer):
         return
     assert issubclass(mask_function, PatternMask), (
         f"{name}: {mask_function.__name__} is no weft.PatternMask"
     )
     at = torch.arange(tokens)[None]
-    pair, rule = Positions(at, at, first_query_slot=0), mask_function(pattern)
+    pair = Positions(at, at, first_query_slot=0)
+    rule = mask_function(pattern)
     allowed, causal = build_mask(rule, pair, triangle=False)
     seen = torch.ones(tokens, tokens, dtype=torch.bool) if allowed is None else allowed[0, 0]
     assert bool(seen.any(1).all()), f"{name}: a query attends to nothing"
@@ -144,7 +148,8 @@ def check_backend(
     split = named(PatternBackend, rule.backend)(rule, positions, False)
     if split is None:
         return
-    draw, tokens = torch.Generator().manual_seed(3), positions.query_BL.shape[1]
+    draw = torch.Generator().manual_seed(3)
+    tokens = positions.query_BL.shape[1]
     q, k, v = (torch.randn(2, 4, tokens, 8, generator=draw) for _ in range(3))
     options: dict[str, Any] = {"causal": causal, "scale": None, "dropout": 0.0}
     slow = eager_attention(q.double(), k.double(), v.double(), allowed, **options)

@@ -30,7 +30,8 @@ def check_head(head: S.Head, spec: S.Spec | None = None) -> None:
         AssertionError: one line that says what the head does not keep.
     """
     check_value(head)
-    name, spec = type(head).__name__, with_head(head, spec)
+    name = type(head).__name__
+    spec = with_head(head, spec)
     text = head.describe()
     assert len(text.splitlines()) == 1, f"{name}.describe gives {text!r}; one line is needed"
     with calling(f"building {name}"):
@@ -83,7 +84,8 @@ def check_rows_alone(name: str, spec: S.Spec, batch: dict[str, Tensor]) -> None:
 
 def check_counts(name: str, spec: S.Spec, meta: Model) -> None:
     """Check what a head says of its parameters; the blocks of a stack of its own are counted with the model's."""
-    counted, built = spec.parameter_count(), sum(p.numel() for p in meta.parameters())
+    counted = spec.parameter_count()
+    built = sum(p.numel() for p in meta.parameters())
     assert counted == built, f"{name}.shapes: {counted} parameters are counted, there are {built}"
     shapes = {key: tuple(p.shape) for key, p in meta.head.named_parameters()}
     for key, shape in spec.head.shapes(spec):
@@ -102,7 +104,8 @@ def tensors_of(output: Any) -> Iterator[Tensor]:
 
 def random_model(spec: S.Spec) -> Model:
     """A model with random tensors: positive, as a variance must be, and of few bits, so that a row that adds 1 is exact."""
-    model, draw = build(spec).eval(), torch.Generator().manual_seed(0)
+    model = build(spec).eval()
+    draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for tensor in model.state_dict().values():
             tensor.copy_(torch.randint(100, 300, tensor.shape, generator=draw) / 1024)
@@ -139,12 +142,14 @@ def tiny_image_models() -> Iterator[S.Spec]:
 def check_stem(stem: S.PatchStem) -> None:
     """Check a stem in a small model of images: stride, counts, FLOPs, roles, gradients, device and dtype."""
     check_value(stem)
-    name, stride = type(stem).__name__, stem.stride
+    name = type(stem).__name__
+    stride = stem.stride
     source = S.Patches(image_size=3 * stride, patch_size=stride, extra_tokens=(), stem=stem)
     spec = S.Spec(width=16, source=source, head=S.NoHead(), encoder=tiny_encoder().encoder)
     meta = build(spec, device="meta")
     check_roles(name, meta.source)
-    counted, built = spec.parameter_count(), sum(p.numel() for p in meta.parameters())
+    counted = spec.parameter_count()
+    built = sum(p.numel() for p in meta.parameters())
     assert counted == built, f"{name}.shapes: {counted} parameters are counted, there are {built}"
     measured = image_flops(stem, source.channels, spec.width, source.image_size)
     flops = stem.flops(source.channels, spec.width, source.image_size)

@@ -147,7 +147,8 @@ class RandomLengths:
 def check_batching(batching: R.Batching, samples: int = 97, epochs: int = 3) -> None:
     """Check that every epoch reads each sample once, that rows fit, and that a step depends on its position alone."""
     check_value(batching)
-    name, length = type(batching).__name__, batching.length
+    name = type(batching).__name__
+    length = batching.length
     assert batching.rows_per_step() >= 1, f"{name}.rows_per_step() is less than 1"
     data = RandomLengths(samples, length)
     planner = build_planner(batching, data, seed=0)
@@ -173,7 +174,8 @@ def check_batching(batching: R.Batching, samples: int = 97, epochs: int = 3) -> 
 
 def walk(name: str, planner: BatchPlanner, end: int) -> list[StepPlan]:
     """The steps from position 0 to `end`, one after the other."""
-    steps, position = [], 0
+    steps = []
+    position = 0
     while position < end:
         step = planner.at(position)
         assert step.next_position > position, f"{name} reads nothing at {position}"
@@ -194,7 +196,8 @@ def check_average(average: R.WeightAverage, steps: int = 4) -> None:
     """Check that a copy of the weights has those that are trained, and resumes bit for bit from its tensors and facts."""
     check_value(average)
     name = type(average).__name__
-    first, second = build(tiny_decoder()), build(tiny_decoder())
+    first = build(tiny_decoder())
+    second = build(tiny_decoder())
     next(first.parameters()).requires_grad_(False)
     next(second.parameters()).requires_grad_(False)
     copy: WeightCopy | None = implementation(average)(average, first)
@@ -235,10 +238,12 @@ def check_trainable(trainable: R.Trainable) -> None:
     check_value(trainable)
     name = type(trainable).__name__
     before = {n: p.detach().clone() for n, p in build(tiny_encoder()).named_parameters()}
-    first, second = build(tiny_encoder()), build(tiny_encoder())
+    first = build(tiny_encoder())
+    second = build(tiny_encoder())
     for model in (first, second):
         freeze_untrained(model, trainable, seed=3)
-    parts, parameters = parameter_facts(first), dict(first.named_parameters())
+    parts = parameter_facts(first)
+    parameters = dict(first.named_parameters())
     assert list(first.state_dict()) == list(second.state_dict()), f"{name} has no fixed names"
     for (n, p), q in zip(parameters.items(), second.parameters(), strict=True):
         assert torch.equal(p, q), f"{name}: {n} does not follow from the seed"

@@ -143,7 +143,8 @@ def batch_of(implementation: TaskImplementation, rows: list[ArrayRow]) -> Batch:
 def check_loss(implementation: TaskImplementation, rows: list[ArrayRow]) -> None:
     """The loss is sums and counts: micro-batches, divided once by all counts, give the loss and gradient of the whole."""
     whole = batch_of(implementation, rows)
-    sums, counts = implementation.loss(whole), implementation.preprocess.loss_counts(whole)
+    sums = implementation.loss(whole)
+    counts = implementation.preprocess.loss_counts(whole)
     names = sorted(implementation.loss.weights)
     assert sorted(sums) == sorted(counts) == names, (
         f"sums {sorted(sums)}, counts {sorted(counts)} and weights {names} have other terms"
@@ -175,7 +176,8 @@ def loss_and_gradient(
     implementation.loss.zero_grad()
     loss = 0.0
     for batch in batches:
-        sums, weights = implementation.loss(batch), implementation.loss.weights
+        sums = implementation.loss(batch)
+        weights = implementation.loss.weights
         part = torch.stack([weights[term] * sums[term] / total[term] for term in total]).sum()
         part.backward()
         loss += part.item()
@@ -206,7 +208,8 @@ def check_predictions(
         by_number: dict[int, Any] = {}
         for rank in range(size):
             ranks = SimulatedRank()
-            ranks.rank, ranks.size = rank, size
+            ranks.rank = rank
+            ranks.size = size
             options = PredictOptions(batch_size=2, ranks=ranks)
             device = next(implementation.loss.parameters()).device
             for numbers, batch, batch_predictions in predict_batches(
@@ -228,7 +231,8 @@ def check_predictions(
 
 
 class SimulatedRank(Ranks):
-    rank, size = 0, 1
+    rank = 0
+    size = 1
 
     def sum(self, numbers: list[float]) -> list[float]:
         return numbers

@@ -51,7 +51,8 @@ def pixels_of(image: Any) -> np.ndarray:
 
 def call(transform: R.Transform, seed: int, boxes: Any) -> Any:
     """What it makes of the example; one that mixes gets the example mirrored as the second."""
-    image, step = example(transform.stage), implementation(transform)(transform)
+    image = example(transform.stage)
+    step = implementation(transform)(transform)
     if transform.stage == "mix":
         return step(image, image[..., ::-1], generator(seed))
     return step(image, boxes, generator(seed))

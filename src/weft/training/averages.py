@@ -39,7 +39,8 @@ class ExponentialMovingAverage(WeightCopy):
 
     def __init__(self, average: R.EMA, module: nn.Module) -> None:
         super().__init__(module)
-        self.decay, self.updates = average.decay, 0
+        self.decay = average.decay
+        self.updates = 0
 
     @torch.no_grad()
     def update(self) -> None:
@@ -68,7 +69,8 @@ class BestWeights(WeightCopy):
             raise ValueError(
                 f"average.metric = {self.metric!r}: validation measures {', '.join(metrics)}; choose one of these"
             )
-        sign, value = 1 if greater_is_better(self.metric) else -1, metrics[self.metric]
+        sign = 1 if greater_is_better(self.metric) else -1
+        value = metrics[self.metric]
         is_better = self.best is None or sign * value > sign * self.best[self.metric]
         if isfinite(value) and is_better:  # no number is better than NaN: it would stay for ever
             self.best = {**metrics, "step": step}

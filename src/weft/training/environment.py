@@ -54,16 +54,13 @@ def configured_environment(threads: int | None, deterministic: bool) -> Iterator
     """Set the number of threads and the choice of algorithms of a recipe within the block."""
     threads_before = torch.get_num_threads()
     deterministic_before = torch.are_deterministic_algorithms_enabled()
-    workspace, warns = (
-        os.environ.get(CUBLAS_WORKSPACE),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
+    workspace = os.environ.get(CUBLAS_WORKSPACE)
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
     if threads is not None:
         torch.set_num_threads(threads)
     if deterministic:
-        os.environ.setdefault(
-            CUBLAS_WORKSPACE, ":4096:8"
-        )  # read once, before the first use of cuBLAS
+        # read once, before the first use of cuBLAS
+        os.environ.setdefault(CUBLAS_WORKSPACE, ":4096:8")
         torch.use_deterministic_algorithms(True)
     try:
         yield
@@ -77,7 +74,8 @@ def configured_environment(threads: int | None, deterministic: bool) -> Iterator
 @contextmanager
 def restored_random_state(device: torch.device) -> Iterator[None]:
     """Restore the global random generators of Python, NumPy and PyTorch (of the CPU and the device) at the end of the block."""
-    python, numpy = random.getstate(), np.random.get_state()
+    python = random.getstate()
+    numpy = np.random.get_state()
     devices = [] if device.type == "cpu" else [device]
     try:
         with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):

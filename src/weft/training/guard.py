@@ -54,4 +54,5 @@ class LossGuardState:
         return {"recent": self.recent, "skipped": self.skipped}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.recent, self.skipped = list(state["recent"]), list(state["skipped"])
+        self.recent = list(state["recent"])
+        self.skipped = list(state["skipped"])

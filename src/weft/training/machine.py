@@ -9,7 +9,9 @@ import torch
 from ..nn.kernels.devices import resolve_device, resolve_dtype, resolve_precision
 from .memory import available_bytes
 
-SIDE, SECONDS = 512, 0.15  # of the matrices, and for each precision
+# of the matrices, and for each precision
+SIDE = 512
+SECONDS = 0.15
 
 
 def describe_machine() -> dict[str, Any]:
@@ -40,7 +42,8 @@ def available_cores() -> int:
 def matmul_flops(dtype: torch.dtype, device: torch.device) -> float:
     """Return the FLOPs per second of the best of many small matrix products."""
     a_MK = torch.ones(SIDE, SIDE, dtype=dtype, device=device)
-    best, end = float("inf"), time.perf_counter() + SECONDS
+    best = float("inf")
+    end = time.perf_counter() + SECONDS
     while (begin := time.perf_counter()) < end:
         a_MK @ a_MK
         if device.type != "cpu":

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import torch
 
-MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # mallopt's numbers: malloc.h of glibc
-LARGEST_MMAP_THRESHOLD = (
-    32 << 20
-)  # to which glibc raises its own: DEFAULT_MMAP_THRESHOLD_MAX of malloc.c
+# mallopt's numbers: malloc.h of glibc
+MMAP_THRESHOLD = -3
+TRIM_THRESHOLD = -1
+# to which glibc raises its own: DEFAULT_MMAP_THRESHOLD_MAX of malloc.c
+LARGEST_MMAP_THRESHOLD = 32 << 20
 
 
 @contextmanager
@@ -52,7 +53,8 @@ def available_bytes(device: torch.device, ranks: int = 1) -> int:
 def cgroup_available(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
     """What a container's limit leaves beside what its processes hold; the cache of files gives way."""
     try:
-        most, memory_stat = (root / "memory.max").read_text(), (root / "memory.stat").read_text()
+        most = (root / "memory.max").read_text()
+        memory_stat = (root / "memory.stat").read_text()
         return [int(most) - int(dict(map(str.split, memory_stat.splitlines()))["anon"])]
     except (OSError, KeyError, ValueError):
         return []  # no limit, or none that says so

@@ -8,11 +8,10 @@ import torch
 
 def peak_flops(precision: str, device: torch.device) -> float:
     """FLOPs a second of one large matrix product on this machine: the best of a few."""
-    n, dtype = 2048, torch.bfloat16 if precision == "bf16" else torch.float32
-    a, b = (
-        torch.ones(n, n, dtype=dtype, device=device),
-        torch.ones(n, n, dtype=dtype, device=device),
-    )
+    n = 2048
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    a = torch.ones(n, n, dtype=dtype, device=device)
+    b = torch.ones(n, n, dtype=dtype, device=device)
     best = float("inf")
     for _ in range(5):
         begin = time.perf_counter()

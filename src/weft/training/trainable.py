@@ -28,8 +28,10 @@ def initialise_from(model: Model, folder: str) -> None:
     Position tables of another image size are interpolated; object queries of another number start afresh. A rank of a sharded
     model reads only its slices."""
     with open_weights(folder) as before:
-        state, loaded = model.state_dict(), loaded_parts(before.model.spec.head, model.spec.head)
-        facts, resized = parameter_facts(model), resized_positions(before, model)
+        state = model.state_dict()
+        loaded = loaded_parts(before.model.spec.head, model.spec.head)
+        facts = parameter_facts(model)
+        resized = resized_positions(before, model)
         shapes = before.shapes | {name: table.shape for name, table in resized.items()}
         fit = {
             name
@@ -85,12 +87,11 @@ def resized_positions(before: FolderWeights, model: Model) -> dict[str, Tensor]:
     tables = {}
     for path, part in model.named_modules():
         if isinstance(part, PatchEmbedding) and isinstance(part.positions, nn.Embedding):
-            name, fits = (
-                f"{path}.positions.weight",
-                part.s.extra_tokens == getattr(before.model.spec.source, "extra_tokens", None),
-            )
+            name = f"{path}.positions.weight"
+            fits = part.s.extra_tokens == getattr(before.model.spec.source, "extra_tokens", None)
         elif isinstance(part, ShiftedWindowAttention):
-            name, fits = f"{path}.offsets.weight", True
+            name = f"{path}.offsets.weight"
+            fits = True
         else:
             continue
         if fits and name in before.shapes:

@@ -24,7 +24,8 @@ class PredictionCollector:
     """Collects the prediction of every sample on all ranks, and computes the metrics."""
 
     def __init__(self, task: TaskImplementation, data: EvaluationData) -> None:
-        self.implementation, self.data = task, data
+        self.implementation = task
+        self.data = data
         self.predictions: list[tuple[int, Any]] = []
 
     def order_samples(self, samples: LengthLimitedSamples) -> LengthLimitedSamples:
@@ -41,10 +42,8 @@ class PredictionCollector:
         assert [i for i, _ in every] == list(range(len(self.samples))), (
             "a sample was lost, or twice"
         )
-        predictions, references = (
-            [prediction for _, prediction in every],
-            self.implementation.references(self.data),
-        )
+        predictions = [prediction for _, prediction in every]
+        references = self.implementation.references(self.data)
         metrics = self.implementation.task.validation_metrics(self.data.store.meta.rows)
         named = {
             name: float(value)

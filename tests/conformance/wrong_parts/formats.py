@@ -32,22 +32,29 @@ class KeyedLines(LineFormat):
 
 @weft.register
 class RightLines(KeyedLines):
-    name, suffixes = "rightlines", (".rightlines",)
+    name = "rightlines"
+    suffixes = (".rightlines",)
 
 
 @weft.register
 class WholeFile(KeyedLines):
-    name, suffixes, fault = "wholefile", (".wholefile",), "whole file"
+    name = "wholefile"
+    suffixes = (".wholefile",)
+    fault = "whole file"
 
 
 @weft.register
 class LastLine(KeyedLines):
-    name, suffixes, fault = "lastline", (".lastline",), "last line"
+    name = "lastline"
+    suffixes = (".lastline",)
+    fault = "last line"
 
 
 @weft.register
 class Raises(KeyedLines):
-    name, suffixes, fault = "raises", (".raises",), "raises"
+    name = "raises"
+    suffixes = (".raises",)
+    fault = "raises"
 
 
 def check(fault):

@@ -20,7 +20,8 @@ class OwnBlocksMask(weft.PatternMask):
     backend = "own_blocks"
 
     def allowed(self, query_BL, key_BM):
-        query_BL1, key_B1M = query_BL[:, :, None], key_BM[:, None, :]
+        query_BL1 = query_BL[:, :, None]
+        key_B1M = key_BM[:, None, :]
         same_BLM = query_BL1 // self.pattern.size == key_B1M // self.pattern.size
         return (
             same_BLM if self.pattern.fault == "looks ahead" else same_BLM & (key_B1M <= query_BL1)

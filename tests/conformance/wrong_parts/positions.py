@@ -20,7 +20,8 @@ class OwnBias(weft.PositionBias):
 class OwnBiasLayer(nn.Module):
     def __init__(self, bias, heads):
         super().__init__()
-        self.fault, self.reach = bias.fault, bias.reach
+        self.fault = bias.fault
+        self.reach = bias.reach
         self.weight = nn.Parameter(torch.empty(2 * bias.reach + 1, heads))
         weft.with_role(self, weft.Role.POSITION_BIAS)
 

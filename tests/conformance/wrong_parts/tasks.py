@@ -19,8 +19,11 @@ TEXTS = [f"text{i}" for i in range(3)]
 class OwnPairs(R.Task):
     """Tell a pair from another."""
 
-    name, row_schemas, head = "own_pairs", (R.SourceTargetPairs,), S.NoHead
-    metrics, packable = ("right_pair",), False
+    name = "own_pairs"
+    row_schemas = (R.SourceTargetPairs,)
+    head = S.NoHead
+    metrics = ("right_pair",)
+    packable = False
     fault: str = ""
 
 
@@ -52,7 +55,8 @@ class OwnPairLoss(Loss):
 
 @weft.implements(OwnPairs)
 class OwnPairsTask(TaskImplementation):
-    preprocess_class, loss_class = OwnPairRows, OwnPairLoss
+    preprocess_class = OwnPairRows
+    loss_class = OwnPairLoss
 
     def predict(self, x_BTD, batch):
         pairs_BTD = x_BTD[:, :2].double()

@@ -95,10 +95,8 @@ def test_any_position_is_a_place_to_start_from_and_loses_nothing(
     kind: str, n: int, position: int
 ) -> None:
     """Also one that another batch size left behind: what is read after it is what was not read before it."""
-    through, stop = (
-        picks(walk(build_planner(BATCHES[kind], lognormal(n), 1, LENGTH), 0, position + 50)),
-        position + 50,
-    )
+    through = picks(walk(build_planner(BATCHES[kind], lognormal(n), 1, LENGTH), 0, position + 50))
+    stop = position + 50
     begun = picks(walk(build_planner(BATCHES[kind], lognormal(n), 1, LENGTH), position, stop))
     assert begun[:50] == through[position : position + 50]
 
@@ -176,7 +174,9 @@ def test_samples_longer_than_the_length_count_as_the_length() -> None:
 def test_packed_rows_are_full_to_95_percent_and_batches_near_their_count(
     mean: float, spread: float
 ) -> None:
-    samples, length, count = lognormal(5000, mean, spread), 256, 8
+    samples = lognormal(5000, mean, spread)
+    length = 256
+    count = 8
     steps = walk(
         build_planner(R.PackedBatch(size=count, length=length), samples, 0, length), 0, 4096
     )
@@ -262,12 +262,14 @@ def test_each_epoch_reads_every_sample_once_in_steps_of_count_and_little_is_padd
 
     def walk(batch: R.FixedBatch) -> tuple[list[list[SampleIndex]], int]:
         """The steps of two epochs, and how many tokens are padding."""
-        plan, position, steps, padding = build_planner(batch, samples, seed=1), 0, [], 0
+        plan = build_planner(batch, samples, seed=1)
+        position = 0
+        steps = []
+        padding = 0
         while position < 2 * len(samples):
             step = plan.at(position)
-            assert (
-                build_planner(batch, samples, seed=1).at(position) == step
-            )  # from any place, as a resume does
+            # from any place, as a resume does
+            assert build_planner(batch, samples, seed=1).at(position) == step
             steps.append([pick for (pick,) in step.rows])
             lengths = samples.lengths(np.array([pick.index for pick in steps[-1]]))
             padding += int((lengths.max() - lengths).sum())

@@ -76,7 +76,8 @@ def test_packed_rows_lie_end_to_end_and_are_numbered() -> None:
 
 def test_padding_stands_in_one_field_per_stream_and_the_mask_reads_either() -> None:
     first, second = ROWS
-    padded, packed = collate([first, second], FIELDS), pack([[first, second]], FIELDS, 8)
+    padded = collate([first, second], FIELDS)
+    packed = pack([[first, second]], FIELDS, 8)
     assert [name for name in padded if name.endswith(("_document_ids", "_attention_mask"))] == [
         "tokens_attention_mask"
     ]
@@ -152,16 +153,15 @@ def test_whole_numbers_become_indices_of_torch_and_fractions_single_without_a_co
 
 @given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=4), min_size=1, max_size=5))
 def test_padded_and_packed_hold_the_same_values_in_the_same_order(groups: list[list[int]]) -> None:
-    samples, copy = Lists([size for group in groups for size in group]), Copy()
+    samples = Lists([size for group in groups for size in group])
+    copy = Copy()
     numbers = iter(range(len(samples)))
     rows = [
         [copy(samples, i, sample_generator(0, 0, i)) for i in (next(numbers) for _ in group)]
         for group in groups
     ]
-    padded, packed = (
-        collate([row for group in rows for row in group], copy.fields),
-        pack(rows, copy.fields, 20),
-    )
+    padded = collate([row for group in rows for row in group], copy.fields)
+    packed = pack(rows, copy.fields, 20)
     real = padded.get("tokens_attention_mask", np.ones(padded["tokens"].shape, bool))
     for name in ("tokens", "labels", "noise"):
         assert (padded[name][real] == packed[name][packed["tokens_document_ids"] > 0]).all()
@@ -179,7 +179,8 @@ def test_padded_and_packed_hold_the_same_values_in_the_same_order(groups: list[l
 def test_a_sample_draws_from_its_own_generator_and_a_fixed_corruption_from_the_first_epochs() -> (
     None
 ):
-    samples, copy = Lists([4, 4, 4]), Copy()
+    samples = Lists([4, 4, 4])
+    copy = Copy()
     picks = [[SampleIndex(5, 2)], [SampleIndex(6, 0)]]
     batch = build_batch(samples, copy, picks, SampleGenerators(3))
     assert (

@@ -171,7 +171,9 @@ def test_counts_and_tokens_are_those_of_the_batches() -> None:
 @pytest.mark.parametrize("world", [1, 2, 5])
 @pytest.mark.parametrize("kind", ["rows", "packed"])
 def test_once_is_every_sample_once_in_order_one_a_row(kind: str, world: int) -> None:
-    samples, found, steps = lists(23), [], set()
+    samples = lists(23)
+    found = []
+    steps = set()
     for rank in range(world):
         works = list(
             Loader(

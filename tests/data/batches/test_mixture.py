@@ -83,7 +83,8 @@ def test_every_sample_of_a_source_comes_once_in_each_epoch_of_the_source(
     bounds = np.cumsum([0, *sizes])
     for low, high in pairwise(bounds):
         inside = (indices >= low) & (indices < high)
-        own_epochs, own = epochs[inside], indices[inside]
+        own_epochs = epochs[inside]
+        own = indices[inside]
         assert (np.diff(own_epochs) >= 0).all()
         for epoch in range(int(own_epochs[-1])):
             assert sorted(own[own_epochs == epoch]) == list(range(low, high))
@@ -118,7 +119,9 @@ BATCHES = [
 @pytest.mark.parametrize("batch", BATCHES, ids=lambda batch: type(batch).__name__)
 def test_steps_from_any_position_and_of_any_ranks_read_the_same(batch: R.Batching) -> None:
     mixture = samples(9, 30, rates=R.FixedRates(rates=(1.0, 2.0)))
-    planner, position, picks = build_planner(batch, mixture, 4), 0, list[SampleIndex]()
+    planner = build_planner(batch, mixture, 4)
+    position = 0
+    picks = list[SampleIndex]()
     while position < 300:
         step = planner.at(position)
         if 100 < position < 130:
@@ -197,7 +200,8 @@ def test_a_mixture_survives_json_and_overrides_reach_its_rates(data: R.Data) -> 
 
 def test_every_source_is_prepared_with_its_own_prefix_and_target(data: R.Data) -> None:
     prepared = prepare(data)
-    folder, store = prepared.folder, prepared.train
+    folder = prepared.folder
+    store = prepared.train
     tokenizer = weft.data.tokenizing.tokenizer.Tokenizer.load(folder)  # type: ignore[attr-defined]
     first = {
         name: [tokenizer.decode(part.row(0)[side]) for side in ("source", "target")]
@@ -276,7 +280,8 @@ def test_rows_of_another_kind_do_not_mix(data: R.Data) -> None:
 
 
 def test_rows_that_one_model_cannot_read_do_not_mix() -> None:
-    one, pair = R.LabelledTexts(), R.LabelledTexts(second_text="b")
+    one = R.LabelledTexts()
+    pair = R.LabelledTexts(second_text="b")
     named = R.NamedSource(name="pairs", source=R.Source(paths=("a.csv",)), rows=pair)
     with pytest.raises(ValueError, match=r"train-pairs differs from Data\.rows in second_text"):
         R.Data(rows=one, train=R.Mixture(sources=(named,)), tokenizer=R.WordPiece(vocab_size=100))

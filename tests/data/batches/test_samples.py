@@ -74,7 +74,8 @@ def test_each_sentence_starts_in_one_run_and_runs_hold_whole_sentences_up_to_the
 ) -> None:
     """Documents of sentences of these sizes, two shards."""
     starts = [np.cumsum([0, *document[:-1]]).tolist() for document in sizes]
-    tokens, at = [], 0
+    tokens = []
+    at = 0
     for document in sizes:
         tokens.append(list(range(at, at + sum(document))))
         at += sum(document)
@@ -87,11 +88,13 @@ def test_each_sentence_starts_in_one_run_and_runs_hold_whole_sentences_up_to_the
         document[i] for document, inside in zip(tokens, starts, strict=True) for i in inside
     ]
     document_starts = [document[0] for document in tokens]
-    ends, found = [*sentence_starts[1:], at], []
+    ends = [*sentence_starts[1:], at]
+    found = []
     assert len(runs) == -(-at // size)
     for i in range(len(runs)):
         sample = runs[i]
-        first, count = int(sample["tokens"][0]), len(sample["tokens"])
+        first = int(sample["tokens"][0])
+        count = len(sample["tokens"])
         assert sample["tokens"].tolist() == list(range(first, first + count))
         assert count <= size
         assert sample["sentences"][0] == 0

@@ -82,7 +82,8 @@ TURNED = {
 
 
 def oriented(pixels: np.ndarray, number: int, kind: str) -> bytes:
-    exif, out = Image.Exif(), BytesIO()
+    exif = Image.Exif()
+    out = BytesIO()
     exif[0x0112] = number
     Image.fromarray(pixels).save(
         out, kind, exif=exif, **{"lossless": True} if kind == "WEBP" else {}
@@ -97,7 +98,8 @@ def test_an_image_is_seen_as_its_exif_says_stored_or_not(
     number: int, kind: str, height: int
 ) -> None:
     upright = decode(encoded(noise(height), kind)) if kind == "JPEG" else noise(height)
-    data, expected = oriented(noise(height), number, kind), TURNED[number](np.asarray(upright))
+    data = oriented(noise(height), number, kind)
+    expected = TURNED[number](np.asarray(upright))
     assert np.array_equal(np.asarray(decode(data)), expected)
     stored = stored_image(data)
     assert (stored == data) == (height == 300)
@@ -109,7 +111,9 @@ def test_deep_and_paletted_images_are_turned_too() -> None:
     deep = np.arange(63, dtype=np.uint16).reshape(9, 7) << 9
     seen = np.asarray(decode(oriented(deep, 6, "PNG"), 1))
     assert np.array_equal(seen, np.rot90(deep >> 8, -1))
-    palette, exif, out = Image.fromarray(noise()).quantize(8), Image.Exif(), BytesIO()
+    palette = Image.fromarray(noise()).quantize(8)
+    exif = Image.Exif()
+    out = BytesIO()
     exif[0x0112] = 8
     palette.save(out, "PNG", transparency=0, exif=exif)
     assert np.array_equal(
@@ -170,9 +174,8 @@ def test_the_centre_is_the_middle_square_and_shows_seven_eighths_of_the_shorter_
     assert seen.shape == (28, 28)
     assert abs(seen.mean() - 127.5) < 4
     if min(side) >= 16:
-        shown = (
-            0.875 * min(side) / (width - 1) * 255
-        )  # grey values between the left and the right edge
+        # grey values between the left and the right edge
+        shown = 0.875 * min(side) / (width - 1) * 255
         assert abs((seen[:, -1] - seen[:, 0]).mean() - shown * 27 / 28) < 6
 
 
@@ -182,14 +185,18 @@ def test_an_image_that_fills_its_size_is_not_changed_by_the_centre() -> None:
 
 
 def test_a_million_crops_lie_inside_with_even_shares_of_area_and_even_logarithms_of_ratio() -> None:
-    draw, width, height = np.random.default_rng(1), 1000, 900
+    draw = np.random.default_rng(1)
+    width = 1000
+    height = 900
     for _ in range(10):
         box = crop_box(width, height, draw.random((100_000, TRIES, 4)), area=(0.1, 0.5))
-        w, h = box[:, 2] - box[:, 0], box[:, 3] - box[:, 1]
+        w = box[:, 2] - box[:, 0]
+        h = box[:, 3] - box[:, 1]
         assert box.min() >= 0
         assert box[:, 2].max() <= width
         assert box[:, 3].max() <= height
-        area, ratio = w * h / (width * height), np.log(w / h) / np.log(4 / 3)
+        area = w * h / (width * height)
+        ratio = np.log(w / h) / np.log(4 / 3)
         for share in (area - 0.1) / 0.4, (ratio + 1) / 2:  # uniform: deciles hold a tenth each
             count = np.histogram(share, np.linspace(-0.01, 1.01, 11))[0] / 1e5
             assert (
@@ -198,7 +205,8 @@ def test_a_million_crops_lie_inside_with_even_shares_of_area_and_even_logarithms
             )
             assert abs(share.mean() - 0.5) < 0.004
             assert abs(share.std() - 12**-0.5) < 0.004
-        left, top = box[:, 0] / np.maximum(width - w, 1), box[:, 1] / np.maximum(height - h, 1)
+        left = box[:, 0] / np.maximum(width - w, 1)
+        top = box[:, 1] / np.maximum(height - h, 1)
         assert abs(left.mean() - 0.5) < 0.005
         assert abs(top.mean() - 0.5) < 0.005
 
@@ -210,9 +218,11 @@ def test_the_crop_is_the_first_try_that_fits() -> None:
         for share, lean, x, y in chance:
             ratio = RATIO[0] * (RATIO[1] / RATIO[0]) ** lean
             area = 2000 * (0.08 + 0.92 * share)
-            w, h = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
+            w = round((area * ratio) ** 0.5)
+            h = round((area / ratio) ** 0.5)
             if w <= 100 and h <= 20:
-                left, top = int(x * (101 - w)), int(y * (21 - h))
+                left = int(x * (101 - w))
+                top = int(y * (21 - h))
                 expected = (left, top, left + w, top + h)
                 break
         assert tuple(crop_box(100, 20, chance)) == expected
@@ -228,18 +238,22 @@ def test_where_no_try_fits_the_middle_is_taken(side: tuple[int, int], box: tuple
 
 
 def test_images_are_mirrored_half_of_the_time() -> None:
-    pixels, generator, turned = noise(2, 2), np.random.default_rng(3), 0
+    pixels = noise(2, 2)
+    generator = np.random.default_rng(3)
+    turned = 0
     for _ in range(6000):
+        # all of it: no other ratio fits
         seen = np.asarray(
             random_crop_and_flip(Image.fromarray(pixels), 2, generator, area=(1.0, 1.0))
-        )  # all of it: no other ratio fits
+        )
         turned += np.array_equal(seen, pixels[:, ::-1])
         assert np.array_equal(seen, pixels) or np.array_equal(seen, pixels[:, ::-1])
     assert abs(turned / 6000 - 0.5) < 0.03
 
 
 def test_a_varied_image_is_its_crop_mirrored_or_not() -> None:
-    image, both = Image.fromarray(noise()), set()
+    image = Image.fromarray(noise())
+    both = set()
     for seed in range(20):
         chance = np.random.default_rng(seed).random((TRIES + 1, 4))
         part = np.asarray(

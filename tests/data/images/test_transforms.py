@@ -58,7 +58,8 @@ def test_sides_keep_their_ratio_and_the_longer_one_its_limit(
 def test_the_centre_is_the_middle_and_black_around_it(size: int) -> None:
     framed = np.zeros((230, 240, 3), np.uint8)
     framed[100:130, 100:140] = RGB
-    top, left = 100 + (30 - size) // 2, 100 + (40 - size) // 2
+    top = 100 + (30 - size) // 2
+    left = 100 + (40 - size) // 2
     seen = pixels(R.CenterCrop(size=size))
     assert np.array_equal(seen, framed[top : top + size, left : left + size])
 
@@ -74,8 +75,10 @@ def test_a_random_crop_is_a_window_of_the_padded_image_and_every_place_is_as_lik
         for y in range(rows)
         for x in range(columns)
     }
-    value, draw = R.RandomCrop(size=size, padding=padding), np.random.default_rng(1)
-    step, box = implementation(value)(value), np.array([[0.0, 0.0, *image.shape[1::-1]]])
+    value = R.RandomCrop(size=size, padding=padding)
+    draw = np.random.default_rng(1)
+    step = implementation(value)(value)
+    box = np.array([[0.0, 0.0, *image.shape[1::-1]]])
     counts = np.zeros((columns, rows))
     for _ in range(counts.size * 40):
         part, boxes, _ = step(Image.fromarray(image), box, draw)
@@ -135,7 +138,8 @@ def test_a_random_resized_crop_is_pillows_resize_of_the_drawn_part() -> None:
 
 def test_the_shorter_side_is_one_of_those_that_are_named_each_as_often() -> None:
     value = R.RandomShortestSize(min_size=(6, 12, 24), max_size=28)
-    step, draw = implementation(value)(value), np.random.default_rng(0)
+    step = implementation(value)(value)
+    draw = np.random.default_rng(0)
     sides = [step(IMAGE, None, draw)[0].size for _ in range(1500)]
     assert set(sides) == {(8, 6), (16, 12), (28, 21)}
     assert all(abs(sides.count(side) - 500) < 75 for side in set(sides))
@@ -144,7 +148,8 @@ def test_the_shorter_side_is_one_of_those_that_are_named_each_as_often() -> None
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 def test_images_are_mirrored_as_often_as_said(p: float) -> None:
     value = R.RandomHorizontalFlip(p=p)
-    step, draw = implementation(value)(value), np.random.default_rng(0)
+    step = implementation(value)(value)
+    draw = np.random.default_rng(0)
     seen = [np.asarray(step(IMAGE, None, draw)[0]) for _ in range(2000)]
     mirrored = sum(np.array_equal(image, RGB[:, ::-1]) for image in seen)
     assert mirrored + sum(np.array_equal(image, RGB) for image in seen) == 2000
@@ -176,9 +181,11 @@ BOX_AWARE = [
 
 @pytest.mark.parametrize("value", BOX_AWARE, ids=lambda value: type(value).__name__)
 def test_a_drawn_rectangle_follows_its_box(value: R.Transform) -> None:
-    draw, gone = np.random.default_rng(0), 0
+    draw = np.random.default_rng(0)
+    gone = 0
     for seed in range(60):
-        x, y = int(draw.integers(0, 70)), int(draw.integers(0, 50))
+        x = int(draw.integers(0, 70))
+        y = int(draw.integers(0, 50))
         box = (x, y, int(draw.integers(x + 8, 81)), int(draw.integers(y + 8, 61)))
         image, boxes, left = run(value, rectangle(box), np.array([box], np.float32), seed)
         shown = np.asarray(image)[..., 0] > 127
@@ -189,7 +196,8 @@ def test_a_drawn_rectangle_follows_its_box(value: R.Transform) -> None:
             assert shown.sum() == 0
             continue
         assert left is None or left.tolist() == [0]
-        rows, columns = np.flatnonzero(shown.any(1)), np.flatnonzero(shown.any(0))
+        rows = np.flatnonzero(shown.any(1))
+        columns = np.flatnonzero(shown.any(0))
         seen = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
         scale = max(image.width / 80, image.height / 60, 1.0)
         assert np.abs(boxes[0] - seen).max() <= 1 + scale, (boxes, seen)
@@ -242,11 +250,14 @@ def test_normalize_is_what_the_default_does_and_grey_takes_the_middle() -> None:
 
 def test_erasing_takes_a_rectangle_of_the_said_share_as_often_as_said() -> None:
     value = R.RandomErasing(p=0.25, scale=(0.1, 0.3), value=7.0)
-    step, draw, shares = implementation(value)(value), np.random.default_rng(0), []
+    step = implementation(value)(value)
+    draw = np.random.default_rng(0)
+    shares = []
     for _ in range(3000):
         erased = step(np.zeros((3, 60, 80), np.float32), None, draw)[0] == 7
         shares.append(erased[0].mean())
-        rows, columns = np.flatnonzero(erased[0].any(1)), np.flatnonzero(erased[0].any(0))
+        rows = np.flatnonzero(erased[0].any(1))
+        columns = np.flatnonzero(erased[0].any(0))
         assert erased.sum() == 3 * len(rows) * len(columns)  # one rectangle, in all channels
     some = np.array([share for share in shares if share])
     assert abs(len(some) / 3000 - 0.25) < 0.03
@@ -271,7 +282,8 @@ def by_numpy(name: str, amount: float) -> np.ndarray:
         "TranslateX": (columns + int(amount * 40), rows),
         "TranslateY": (columns, rows + int(amount * 30)),
     }[name]
-    x, y = np.floor(x).astype(int), np.floor(y).astype(int)
+    x = np.floor(x).astype(int)
+    y = np.floor(y).astype(int)
     inside = (x >= 0) & (x < 40) & (y >= 0) & (y < 30)
     return np.where(inside[..., None], RGB[y.clip(0, 29), x.clip(0, 39)], 0)
 
@@ -325,7 +337,8 @@ def counted(
         return image
 
     monkeypatch.setattr(augment, "apply_operation", record)
-    step, draw = implementation(value)(value), np.random.default_rng(0)
+    step = implementation(value)(value)
+    draw = np.random.default_rng(0)
     for _ in range(times):
         step(IMAGE, None, draw)
     return calls
@@ -364,9 +377,11 @@ def test_both_refuse_boxes_that_they_would_leave_behind() -> None:
 
 def test_jitter_is_pillows_in_the_drawn_order_within_its_range() -> None:
     value = R.ColorJitter(brightness=0.4, contrast=0.3, saturation=0.2)
-    factors, orders = [], set()
+    factors = []
+    orders = set()
     for seed in range(40):
-        rng, expected = np.random.default_rng(seed), IMAGE
+        rng = np.random.default_rng(seed)
+        expected = IMAGE
         order = [number for number in rng.permutation(4).tolist() if number != 3]
         for number in order:
             change = (0.4, 0.3, 0.2)[number]
@@ -394,12 +409,15 @@ def test_hue_turns_the_colour_circle_and_leaves_grey() -> None:
 
 # Two samples
 
-WARP, WEFT = np.ones((3, 24, 32), np.float32), np.zeros((3, 24, 32), np.float32)
+WARP = np.ones((3, 24, 32), np.float32)
+WEFT = np.zeros((3, 24, 32), np.float32)
 
 
 def shares(value: R.Transform, times: int = 4000) -> np.ndarray:
     """The share that is returned, after it is compared with the pixels."""
-    step, draw, drawn = implementation(value)(value), np.random.default_rng(0), []
+    step = implementation(value)(value)
+    draw = np.random.default_rng(0)
+    drawn = []
     for _ in range(times):
         mixed, share = step(WARP, WEFT, draw)
         assert mixed.dtype == np.float32
@@ -422,10 +440,12 @@ def test_cutmix_pastes_one_rectangle_and_returns_the_area_that_is_left() -> None
     assert shares(R.CutMix()).min() >= 0
     assert shares(R.CutMix()).max() <= 1
     value = R.CutMix()
-    step, draw = implementation(value)(value), np.random.default_rng(1)
+    step = implementation(value)(value)
+    draw = np.random.default_rng(1)
     for _ in range(200):
         pasted = step(WARP, WEFT, draw)[0] == 0
-        rows, columns = np.flatnonzero(pasted[0].any(1)), np.flatnonzero(pasted[0].any(0))
+        rows = np.flatnonzero(pasted[0].any(1))
+        columns = np.flatnonzero(pasted[0].any(0))
         assert pasted.sum() == 3 * len(rows) * len(columns)
     assert WARP.min() == 1  # the first is not written on
 
@@ -435,14 +455,17 @@ def test_cutmix_pastes_one_rectangle_and_returns_the_area_that_is_left() -> None
 
 def test_one_of_several_is_taken_as_often_as_any_other_and_all_of_them_as_often_as_said() -> None:
     sizes = tuple(R.Resize(size=size) for size in (3, 6, 9))
-    one, all_ = R.RandomChoice(transforms=sizes), R.RandomApply(transforms=sizes, p=0.2)
+    one = R.RandomChoice(transforms=sizes)
+    all_ = R.RandomApply(transforms=sizes, p=0.2)
     for value, expected in ((one, {3: 500, 6: 500, 9: 500}), (all_, {30: 1200, 9: 300})):
-        step, draw = implementation(value)(value), np.random.default_rng(0)
+        step = implementation(value)(value)
+        draw = np.random.default_rng(0)
         sides = [step(IMAGE, None, draw)[0].height for _ in range(1500)]
         assert set(sides) == set(expected)
         assert all(abs(sides.count(side) - count) < 75 for side, count in expected.items())
     either = R.RandomChoice(transforms=(R.MixUp(), R.CutMix()))
-    step, draw = implementation(either)(either), np.random.default_rng(0)
+    step = implementation(either)(either)
+    draw = np.random.default_rng(0)
     blended = sum(len(np.unique(step(WARP, WEFT, draw)[0])) == 1 for _ in range(400))
     assert abs(blended - 200) < 60  # CutMix leaves both values, but for a few empty rectangles
 
@@ -463,7 +486,10 @@ def test_a_size_that_evaluation_would_lose_is_refused_with_the_way_out() -> None
 
 
 def test_an_order_that_cannot_be_is_refused_in_one_line() -> None:
-    crop, normal, erase, mix = R.CenterCrop(size=4), R.Normalize(), R.RandomErasing(), R.MixUp()
+    crop = R.CenterCrop(size=4)
+    normal = R.Normalize()
+    erase = R.RandomErasing()
+    mix = R.MixUp()
     for wrong, words in (
         ((normal, crop), "CenterCrop cannot follow Normalize; put it before"),
         ((erase, normal), "Normalize cannot follow RandomErasing"),

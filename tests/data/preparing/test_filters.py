@@ -199,7 +199,8 @@ def test_normalized_rows_are_equal_but_for_case_and_space(tmp_path: Path) -> Non
 
 
 def corrupted(text: str, seed: int, changes: int) -> str:
-    draw, parts = np.random.default_rng(seed), text.split()
+    draw = np.random.default_rng(seed)
+    parts = text.split()
     for place in draw.integers(0, len(parts), changes):
         parts[place] = words(1, seed + 1)
     return " ".join(parts)
@@ -217,10 +218,12 @@ def near_lines(count: int = 60) -> list[str]:
 def test_near_duplicates_are_those_of_datasketchs_index(tmp_path: Path, threshold: float) -> None:
     from datasketch import MinHash, MinHashLSH
 
-    value, lines = R.NearDeduplication(threshold=threshold), near_lines()
+    value = R.NearDeduplication(threshold=threshold)
+    lines = near_lines()
     data = data_of(lines_file(tmp_path / "a.txt", lines), value)
     folder = prepare(data, tmp_path / "out", workers=1).folder
-    lsh, kept = MinHashLSH(threshold=threshold, num_perm=128), []
+    lsh = MinHashLSH(threshold=threshold, num_perm=128)
+    kept = []
     for i, line in enumerate(lines):
         one = MinHash(num_perm=128, seed=1, hashfunc=int)
         one.update_batch(ngram_hashes(line, value).tolist())
@@ -309,7 +312,8 @@ def test_a_row_with_the_same_key_twice_is_no_duplicate_of_itself() -> None:
 def test_the_first_filter_that_drops_a_row_is_its_reason(tmp_path: Path) -> None:
     lines = ["one two three", "short", "short", "one two three", "lorem ipsum x"]
     given = lines_file(tmp_path / "a.txt", lines)
-    length, exact = R.LengthFilter(min_words=2), R.ExactDeduplication()
+    length = R.LengthFilter(min_words=2)
+    exact = R.ExactDeduplication()
     expected = {
         (length, exact): [["LengthFilter", "too short", 2], ["ExactDeduplication", "duplicate", 1]],
         (exact, length): [["ExactDeduplication", "duplicate", 2], ["LengthFilter", "too short", 1]],
@@ -417,7 +421,8 @@ def test_stopped_after_every_few_writes_and_run_again_gives_the_same_bytes(
 ) -> None:
     """A run that is stopped again and again, in every stage; data.json and the tokenizer are written together."""
     data, expected = one_run
-    real, left = storage.rename, 0
+    real = storage.rename
+    left = 0
 
     def rename_few(path: Path, to: Path) -> None:
         nonlocal left
@@ -561,7 +566,8 @@ def test_a_filter_that_remembers_is_found() -> None:
             self.before = 0
 
         def __call__(self, text: str) -> str | None:
-            before, self.before = self.before, len(text)
+            before = self.before
+            self.before = len(text)
             return "longer before" if before > len(text) else None
 
     try:

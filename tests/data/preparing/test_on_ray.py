@@ -55,9 +55,8 @@ def test_work_is_done_in_other_processes_and_their_errors_are_one_line(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "PIECE_BYTES", 1500)
-    monkeypatch.setattr(
-        "weft.data.shards.shard_builder.ShardBuilder.build", None
-    )  # of this process
+    # of this process
+    monkeypatch.setattr("weft.data.shards.shard_builder.ShardBuilder.build", None)
     folder = prepare(data_of(tmp_path), tmp_path / "out", on="ray").folder
     assert (folder / "train" / "index.json").exists()
     path = tmp_path / "a.jsonl"

@@ -181,6 +181,7 @@ def test_two_processes_at_once_on_one_folder_both_succeed_with_the_same_bytes(
         "print('ready', flush=True); sys.stdin.readline(); P.prepare(from_json(sys.argv[1]), sys.argv[2], workers=1)\n"
         "assert all((P.Path(sys.argv[2]) / name / 'index.json').exists() for name in ('train', 'valid'))"
     )
+    # one is done before the other
     both = [
         subprocess.Popen(
             [sys.executable, "-c", code, R.to_json(data), str(tmp_path), delay],
@@ -190,7 +191,7 @@ def test_two_processes_at_once_on_one_folder_both_succeed_with_the_same_bytes(
             stderr=subprocess.PIPE,
         )
         for delay in ("0", "0.03")
-    ]  # one is done before the other
+    ]
     for process in both:
         assert process.stdout
         process.stdout.readline()
@@ -224,7 +225,8 @@ def test_a_folder_that_another_process_begins_to_prepare_during_the_check_is_our
 def test_only_a_temporary_file_that_nobody_writes_any_more_is_removed(tmp_path: Path) -> None:
     data = documents(tmp_path)
     made = prepare(data, tmp_path / "out", workers=1).folder
-    young, gone = made / "train" / ".00001.arrow.1.tmp", made / "train" / ".00002.arrow.1.tmp"
+    young = made / "train" / ".00001.arrow.1.tmp"
+    gone = made / "train" / ".00002.arrow.1.tmp"
     young.write_bytes(b"half")
     gone.write_bytes(b"half")
     os.utime(gone, (time.time() - 100_000,) * 2)
@@ -297,7 +299,8 @@ def test_many_small_files_make_few_shards_in_their_order(tmp_path: Path) -> None
 def test_what_is_finished_is_not_made_again(tmp_path: Path) -> None:
     data = documents(tmp_path)
     made = prepare(data, tmp_path / "out", workers=1).folder
-    before, held = {path: path.stat().st_mtime_ns for path in made.rglob("*.arrow")}, contents(made)
+    before = {path: path.stat().st_mtime_ns for path in made.rglob("*.arrow")}
+    held = contents(made)
     (made / "train" / "00001.arrow").unlink()
     (made / "train" / "00002.json").unlink()
     (made / "train" / "00003.arrow").write_bytes(b"short")
@@ -314,7 +317,8 @@ def test_what_is_finished_is_not_made_again(tmp_path: Path) -> None:
 def test_a_changed_source_is_noticed(tmp_path: Path) -> None:
     data = documents(tmp_path, tokenizer=R.ByteTokenizer())
     first = prepare(data, tmp_path / "out", workers=1).folder
-    index, word = json.loads((first / "train" / "index.json").read_text()), fingerprint(data)
+    index = json.loads((first / "train" / "index.json").read_text())
+    word = fingerprint(data)
     text = (tmp_path / "a.txt").read_text()
     (tmp_path / "a.txt").write_text(text.replace("Document 5 ", "document 5 "))
     assert fingerprint(data) != word
@@ -372,7 +376,8 @@ def test_an_index_of_another_program_in_a_sub_folder_is_no_split(
 ) -> None:
     """The summary was a KeyError, or `Expecting value: line 1 column 1`; a run on the data ended in the same way."""
     (tmp_path / "a.txt").write_text("hello there\n\nmore text\n")
-    out, words = tmp_path / "out", ["prepare", str(tmp_path / "a.txt"), "--tokenizer", "bytes"]
+    out = tmp_path / "out"
+    words = ["prepare", str(tmp_path / "a.txt"), "--tokenizer", "bytes"]
     words += ["--output", str(out), "--json"]
     assert main(words) == 0
     before = json.loads(capsys.readouterr().out)
@@ -457,7 +462,8 @@ def test_documents_are_their_tokens_an_end_and_the_starts_of_sentences(
         assert all(
             row["sentences"][0] == 0 and row["sentences"][-1] < len(row["tokens"]) for row in found
         )
-        row, text = found[0], texts[0]
+        row = found[0]
+        text = texts[0]
         assert len(row["sentences"]) == text.count(".") + text.count("!")
         pieces = [
             row["tokens"][a:b]
@@ -574,9 +580,8 @@ def test_the_first_piece_of_a_word_carries_its_tag(
     assert [found[0]["tags"][i] for i in firsts] == [0, 1]
     assert made.decode(found[0]["tokens"][firsts[1] :]).strip() == "run"
     assert made.decode(found[0]["tokens"]).lower() == "zebras run"
-    assert (
-        len([tag for tag in found[1]["tags"] if tag != -100]) == 2
-    )  # a word of which nothing is left is still a word
+    # a word of which nothing is left is still a word
+    assert len([tag for tag in found[1]["tags"] if tag != -100]) == 2
 
 
 def test_questions_are_windows_that_hold_the_answer_where_it_is_whole(tmp_path: Path) -> None:

@@ -483,7 +483,8 @@ SIGNED = {339: 2}  # the tag that says that the numbers of a TIFF have a sign
 def test_an_image_whose_range_nobody_knows_is_set_aside(
     tmp_path: Path, kind: Any, tags: dict[int, int], mode: str
 ) -> None:
-    cells, out = [encoded(pixels) for pixels in PIXELS], BytesIO()
+    cells = [encoded(pixels) for pixels in PIXELS]
+    out = BytesIO()
     Image.fromarray(PIXELS[5].astype(kind)).save(out, "TIFF", tiffinfo=tags)
     cells[5] = out.getvalue()
     assert Image.open(out).mode == mode
@@ -497,7 +498,8 @@ def test_an_image_whose_range_nobody_knows_is_set_aside(
 
 
 def test_small_plain_images_are_stored_raw_and_others_as_they_came() -> None:
-    small, large = encoded(PIXELS[0]), encoded(np.zeros((200, 200), np.uint8))
+    small = encoded(PIXELS[0])
+    large = encoded(np.zeros((200, 200), np.uint8))
     assert raw_image(stored_image(small)) is not None
     assert stored_image(large) == large
     assert stored_image(stored_image(small)) == stored_image(small)

@@ -127,10 +127,8 @@ def test_two_parts_are_the_whole(
     if share == 0.0:
         assert texts(path, document_boundary=document, fraction=(0.0, 1.0)) == whole
         return
-    first, second = (
-        texts(path, document_boundary=document, fraction=(0.0, share)),
-        texts(path, document_boundary=document, fraction=(share, 1.0)),
-    )
+    first = texts(path, document_boundary=document, fraction=(0.0, share))
+    second = texts(path, document_boundary=document, fraction=(share, 1.0))
     assert first
     assert second
     if document == "file":
@@ -865,7 +863,8 @@ def test_a_changed_file_has_another_identity_even_with_its_old_size_and_time(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "a.txt"
     path.write_bytes(b"a" * (2 << 20))
-    before, stat = files.file_identity(str(path)), os.stat(path)
+    before = files.file_identity(str(path))
+    stat = os.stat(path)
     assert files.file_identity(str(path)) == before
     assert list((tmp_path / "cache" / "weft" / "digests").iterdir())
     path.write_bytes(b"b" * (2 << 20))
@@ -942,9 +941,8 @@ def test_a_format_that_cannot_be_told_names_both_ways_to_give_it(tmp_path: Path)
 def test_sentences_end_at_marks_before_capitals_and_at_lines(text: str, expected: int) -> None:
     assert len(split_sentences(text)) == expected
     assert "".join(split_sentences(text)) == text
-    assert all(
-        part[0].isspace() for part in split_sentences(text)[1:]
-    )  # the gap goes along, so that tokens are those of the whole
+    # the gap goes along, so that tokens are those of the whole
+    assert all(part[0].isspace() for part in split_sentences(text)[1:])
     assert sentence_starts(text)[0] == 0
 
 
@@ -1018,7 +1016,8 @@ def test_a_random_split_gives_each_row_to_one_side_whatever_the_pieces(
         given = R.Source(paths=(str(path),), fraction=(begin, end), split_seed=seed)
         return rows(given, R.LabelledTexts())
 
-    train, valid = part(0.0, 0.9), part(0.9, 1.0)
+    train = part(0.0, 0.9)
+    valid = part(0.9, 1.0)
     assert sorted(row["text"] for row in train + valid) == sorted(row["text"] for row in table)
     assert 150 < len(valid) < 250
     numbers = [int(row["text"].split()[1]) for row in valid]

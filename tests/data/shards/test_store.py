@@ -129,11 +129,12 @@ def test_rows_come_back_as_they_were_written_whatever_their_columns_hold(tmp_pat
         }
         assert (type(found["label"]), type(found["number"])) == (int, float)
     assert store.lengths(np.array([2, 0, 1, 0]), "context").tolist() == [1, 3, 0, 3]
+    # the longest ending
     assert store.lengths(np.array([2, 0, 1]), "endings").tolist() == [
         0,
         2,
         2,
-    ]  # the longest ending
+    ]
     assert store.lengths(np.array([], np.int64), "context").tolist() == []
     with pytest.raises(IndexError, match="row 3 of 3"):
         store.row(3)
@@ -175,7 +176,10 @@ def test_empty_documents_start_nowhere_twice(tmp_path: Path) -> None:
 )
 @given(st.data())
 def test_sentences_start_where_they_were_said_to(tmp_path: Path, data: st.DataObject) -> None:
-    shards, sentences, truth, at = [], [], [], 0
+    shards = []
+    sentences = []
+    truth = []
+    at = 0
     for _ in range(data.draw(st.integers(1, 3))):
         sizes = data.draw(st.lists(st.integers(1, 12), min_size=1, max_size=4))
         starts = [

@@ -33,7 +33,8 @@ def test_without_dropout_the_cut_is_the_library_s(tokenizer) -> None:  # type: i
 
 
 def test_every_cut_spells_the_same_text(tokenizer) -> None:  # type: ignore[no-untyped-def]
-    merges, tokens = BPEDropout(tokenizer.text, 0.3), tokenizer.encode(TEXTS[0])
+    merges = BPEDropout(tokenizer.text, 0.3)
+    tokens = tokenizer.encode(TEXTS[0])
     cuts = {
         tuple(merges(tokens, tokenizer.is_continuation, np.random.default_rng(i)))
         for i in range(20)
@@ -44,7 +45,8 @@ def test_every_cut_spells_the_same_text(tokenizer) -> None:  # type: ignore[no-u
 
 def test_a_cut_does_not_depend_on_who_asked_first(tokenizer) -> None:  # type: ignore[no-untyped-def]
     words = [tuple(tokenizer.encode(word).tolist()) for word in TEXTS[1].split()]
-    there, back = BPEDropout(tokenizer.text, 0.5), BPEDropout(tokenizer.text, 0.5)
+    there = BPEDropout(tokenizer.text, 0.5)
+    back = BPEDropout(tokenizer.text, 0.5)
     first = [there.segment(word, way) for word in words for way in range(VARIANTS_PER_WORD)]
     last = [
         back.segment(word, way)

@@ -87,7 +87,8 @@ def test_a_marked_capital_shares_the_pieces_of_the_small_letter() -> None:
     made = fit_tokenizer(R.BPE(vocab_size=300, lowercase="marked"), lambda: text)
     for one in text[:4]:
         assert made.decode(made.encode(one)) == one
-    small, large = made.encode("ball").tolist(), made.encode("Ball").tolist()
+    small = made.encode("ball").tolist()
+    large = made.encode("Ball").tolist()
     assert large[1:] == small
     assert made.inner.id_to_token(large[0]) == "▁↑"
     assert made.decode(made.encode("Balls")) == "Balls"
@@ -104,7 +105,8 @@ def test_wordpiece_gives_letters_back(name: str, lower: bool) -> None:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_marks_are_the_first_ids_and_sentinels_the_last(name: str) -> None:
-    made, value = MADE[name], VALUES[name]
+    made = MADE[name]
+    value = VALUES[name]
     special = getattr(value, "special_tokens", True)
     assert made.special == (dict(zip(SPECIAL_TOKENS, range(5), strict=True)) if special else {})
     wanted = (

@@ -51,7 +51,8 @@ class Plain(nn.Module):
 
 
 def test_an_undeclared_module_gets_roles_by_shape_and_a_clear_error_from_the_check() -> None:
-    outside, inside = Plain(), with_scope(Plain(), inside_block=True)
+    outside = Plain()
+    inside = with_scope(Plain(), inside_block=True)
     for module, matrix in ((outside, Role.HEAD), (inside, Role.MATRIX)):
         assert {name: facts.role for name, facts in parameter_facts(module).items()} == {
             "gain": Role.NORM,

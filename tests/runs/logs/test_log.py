@@ -178,7 +178,9 @@ def test_validations_that_are_not_finite_leave_a_log_of_json_and_a_run_that_fini
 
 
 def test_many_damaged_lines_are_numbered_in_one_pass(tmp_path: Path) -> None:
-    path, said, many = tmp_path / "log.jsonl", list[str](), 30_000
+    path = tmp_path / "log.jsonl"
+    said = list[str]()
+    many = 30_000
     path.write_text(lines(1) + f"{'not of this run ' * 4}\n" * many)
     begin = time.process_time()
     RunLog(tmp_path, 1, report=said.append).file.close()

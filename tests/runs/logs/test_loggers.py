@@ -86,12 +86,15 @@ def tensorboard_scalars(folder: Path) -> Scalars:
 
 def wandb_records(path: Path) -> Iterator[bytes]:
     """The records of a .wandb file: LevelDB's log format after a header of 7 bytes, in blocks of 32 KiB."""
-    data, at, parts = path.read_bytes(), 7, b""
+    data = path.read_bytes()
+    at = 7
+    parts = b""
     while at + 7 <= len(data):
         if 32768 - at % 32768 < 7:
             at += 32768 - at % 32768
             continue
-        length, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+        length = int.from_bytes(data[at + 4 : at + 6], "little")
+        kind = data[at + 6]
         parts += data[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in (1, 4):  # a whole record, or its last part
@@ -224,7 +227,8 @@ def test_a_logger_of_ones_own_that_fails_is_one_warning_and_no_other_bit(
 @pytest.fixture
 def recorder() -> Iterator[tuple[R.Logger, list[str], list[int]]]:
     """A logger, what it was given, and the steps at which it fails."""
-    given, failures = list[str](), list[int]()
+    given = list[str]()
+    failures = list[int]()
 
     @weft.register
     class Recorder(weft.Logger):

@@ -176,9 +176,8 @@ def test_the_moving_average_follows_its_equation() -> None:
     model = nn.Linear(2, 2)
     average = ExponentialMovingAverage(R.EMA(decay=0.25), model)
     mean = {n: p.detach().clone() for n, p in model.named_parameters()}
-    for step in range(
-        1, 5
-    ):  # of the decays of a short average, 0.18, 0.25, 0.31, …, the first is below
+    # of the decays of a short average, 0.18, 0.25, 0.31, …, the first is below
+    for step in range(1, 5):
         decay = min(0.25, (1 + step) / (10 + step))
         with torch.no_grad():
             for p in model.parameters():

@@ -128,7 +128,8 @@ def fit_to_size(transforms: Sequence[R.Transform], size: int) -> tuple[R.Transfo
 
 def validation_transforms(task: R.Task, spec: S.Spec) -> tuple[R.Transform, ...]:
     """What the validation of a task sees of an image; one of another size is resized first where the model reads only one size."""
-    transforms, source = R.transforms_for(task, evaluation=True), spec.source
+    transforms = R.transforms_for(task, evaluation=True)
+    source = spec.source
     if not isinstance(source, S.Patches):
         return (R.Normalize(),) if transforms is None else transforms
     size = source.image_size

@@ -300,9 +300,8 @@ class Tokenizer:
         """Return, per id, whether the piece continues a word."""
         names = [self.inner.id_to_token(i) or "" for i in range(self.size)]
         special = self.inner.get_added_tokens_decoder()
-        if (
-            self.byte_level
-        ):  # a letter, a digit, or a byte of a longer letter, without the space before a word
+        # a letter, a digit, or a byte of a longer letter, without the space before a word
+        if self.byte_level:
             byte = {letter: b for b, letter in enumerate(byte_letters())}
             continues = [
                 byte.get(name[:1], 0) >= 0x80 or chr(byte.get(name[:1], 0)).isalnum()

@@ -29,16 +29,15 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
 )
 CHAT_TEMPLATE = "chat_template.jinja"
-TOKENIZER, TOKENIZER_CONFIG, GENERATION = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "generation_config.json",
-)
+TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+GENERATION = "generation_config.json"
+# keys that make a folder run its own code: never written
 CODE_KEYS = {
     "auto_map",
     "custom_pipelines",
     "trust_remote_code",
-}  # keys that make a folder run its own code: never written
+}
 NEW_TOKENS = 128  # the default of weft generate
 
 
@@ -60,9 +59,8 @@ def copy_companion_files(origin: Path, folder: Path, spec: S.Spec) -> None:
         if path := find_file(origin, file):
             (folder / file).parent.mkdir(exist_ok=True)
             shutil.copyfile(path, folder / file)
-            (folder / file).chmod(
-                (folder / file).stat().st_mode & (path.stat().st_mode | 0o600)
-            )  # what is private stays so
+            # what is private stays so
+            (folder / file).chmod((folder / file).stat().st_mode & (path.stat().st_mode | 0o600))
             if (
                 file.endswith("_config.json")
                 and without_keys(CODE_KEYS, config := read_json_object(origin, file)) != config
@@ -141,9 +139,8 @@ def tokenizer_config(spec: S.Spec, tokenizer: Tokenizer) -> dict[str, Any]:
     segments = isinstance(spec.source, S.Tokens) and (spec.source.token_types or 1) > 1
     learned = getattr(spec.source, "positions", None)
     length = learned.count if isinstance(learned, S.LearnedPositions) else spec.context_length
-    generates = spec.encoder is None and isinstance(
-        spec.head, S.LMHead
-    )  # what is added comes after the last token
+    # what is added comes after the last token
+    generates = spec.encoder is None and isinstance(spec.head, S.LMHead)
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         **{role: names[mark] for role, mark in roles.items() if mark in names},

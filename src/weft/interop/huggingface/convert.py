@@ -116,7 +116,8 @@ def bind_rows(
             row.only_for and not kinds & set(row.only_for.split())
         ):
             continue
-        first, bound_indices = name_pattern(as_tuple(row.ours)[0]), set()
+        first = name_pattern(as_tuple(row.ours)[0])
+        bound_indices = set()
         for name in shapes:
             match = first.match(name)
             if match is None or match.groups() in bound_indices:
@@ -160,7 +161,9 @@ class ImportPlan:
     ) -> None:
         bare = bool(family.prefix) and not any(n.startswith(family.prefix) for n in foreign.names)
         self.table = without_prefix(family.table, family.prefix) if bare else family.table
-        self.shapes, self.foreign, self.new_parts = shapes, foreign, new_parts
+        self.shapes = shapes
+        self.foreign = foreign
+        self.new_parts = new_parts
         self.heads = head_count(spec)
         self.rows: dict[str, BoundRow] = {}  # of each tensor of ours, row by row
         for row in bind_rows(self.table, shapes, part_kinds(spec)):

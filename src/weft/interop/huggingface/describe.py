@@ -70,7 +70,8 @@ def cross_encoder_head(folder: Path, config: dict[str, Any], spec: S.Spec) -> S.
 
 
 def read_spec(folder: Path) -> S.Spec:
-    plain, path = read_json_object(folder, SPEC_FILE), folder / SPEC_FILE
+    plain = read_json_object(folder, SPEC_FILE)
+    path = folder / SPEC_FILE
     try:
         spec = S.from_plain(plain)
     except ValueError as error:

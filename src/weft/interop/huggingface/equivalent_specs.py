@@ -212,7 +212,8 @@ def equivalent_specs(spec: S.Spec) -> Iterator[tuple[S.Spec, tuple[tuple[Rewrite
     useful = [step for step in REWRITINGS if step.spec(spec) not in (None, spec)]
     for count in range(len(useful) + 1):
         for chosen in combinations(useful, count):
-            steps, now = [], spec
+            steps = []
+            now = spec
             for step in chosen:
                 now = step.spec(now) or now
                 steps.append((step, now))

@@ -16,7 +16,8 @@ def packaged_folder(name: str | Path) -> Path | None:
 
 def check_model_folder(where: str | Path) -> None:
     """Raise ValueError for a path that is not a folder; the name of a hub repository passes."""
-    folder, name = Path(where), str(where)
+    folder = Path(where)
+    name = str(where)
     is_path = folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1
     if not folder.is_dir() and (is_path or folder.exists()):
         raise ValueError(
@@ -34,7 +35,8 @@ def runs_in(folder: Path) -> list[str]:
 def local_folder(where: str | Path) -> Path:
     """Return the folder itself, that of a model which ships with Weft, or the local copy of a hub repository."""
     check_model_folder(where)
-    folder, name = Path(where), str(where)
+    folder = Path(where)
+    name = str(where)
     if folder.is_dir():
         return folder
     if (packaged := packaged_folder(where)) is not None:

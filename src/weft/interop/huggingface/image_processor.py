@@ -86,7 +86,8 @@ def transforms_from_config(config: dict[str, Any]) -> tuple[R.Transform, ...]:
         method: Any = names.get(config.get("resample", 2))
         if method is None:
             raise ValueError(f"resample is {config['resample']!r}; give 0, 2 or 3")
-        size, longest = config["size"], config.get("max_size")
+        size = config["size"]
+        longest = config.get("max_size")
         if isinstance(size, dict):
             longest = size.get("longest_edge", longest)
         sides = size if longest and isinstance(size, int) else read_size(size)

@@ -7,11 +7,9 @@ from ... import spec as S
 from ...support.folder_files import find_file
 from ..json_files import parse_any, read_json_object
 
-MODULES, LENGTH, MODEL = (
-    "modules.json",
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
-)
+MODULES = "modules.json"
+LENGTH = "sentence_bert_config.json"
+MODEL = "config_sentence_transformers.json"
 POOLINGS = {"cls": "cls", "mean": "mean", "max": "max", "lasttoken": "last"}
 OLDER = {
     "pooling_mode_cls_token": "cls",
@@ -42,14 +40,15 @@ def read_modules(folder: Path) -> PoolingModules | None:
     listed = parse_any(folder, MODULES)
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         raise ValueError(f"{folder / MODULES} is not a list of modules")
-    modules, length = (
-        PoolingModules("mean"),
+    modules = PoolingModules("mean")
+    length = (
         read_json_object(folder, LENGTH).get("max_seq_length")
         if find_file(folder, LENGTH)
-        else None,
+        else None
     )
     for one in listed:
-        kind, path = str(one.get("type")).rpartition(".")[2], str(one.get("path") or "")
+        kind = str(one.get("type")).rpartition(".")[2]
+        path = str(one.get("path") or "")
         if path and (Path(path).name != path or path.startswith(".")):
             raise ValueError(
                 f"{folder / MODULES} names the path {path!r}; only folders beside it may be named"

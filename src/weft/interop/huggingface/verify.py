@@ -88,7 +88,8 @@ def example(spec: S.Spec, seed: int = 0, dtype: torch.dtype = torch.float32) -> 
 
 def run_ours(model: Model, batch: dict[str, Tensor]) -> dict[str, Tensor]:
     """Every output of a forward, under transformers' names, and where each token's row is real."""
-    s, outputs = model.spec, {}
+    s = model.spec
+    outputs = {}
     inputs = batch.get("ids", batch.get("pixels"))
     assert inputs is not None
     sequence = model.embed(
@@ -131,9 +132,8 @@ def run_theirs(other: Any, spec: S.Spec, batch: dict[str, Tensor]) -> dict[str, 
         inputs["pixel_values"] = batch["pixels"]
         if "attention_mask" in batch:
             inputs["pixel_mask"] = batch["attention_mask"].long()
-        if isinstance(
-            spec.head, S.PixelDecoder
-        ):  # MAE shows the patches with the smallest noise, in that order
+        # MAE shows the patches with the smallest noise, in that order
+        if isinstance(spec.head, S.PixelDecoder):
             cells = (spec.source.image_size // spec.source.patch_size) ** 2  # type: ignore[union-attr]
             noise = torch.arange(cells).double() / cells + (torch.arange(cells) % 4 != 0)
             inputs["noise"] = noise.expand(len(batch["pixels"]), -1)
@@ -150,9 +150,8 @@ def run_theirs(other: Any, spec: S.Spec, batch: dict[str, Tensor]) -> dict[str, 
     if "prediction_logits" in outputs:  # BERT's pre-training class
         outputs["logits"] = outputs["prediction_logits"]
     states = outputs.get("decoder_hidden_states") or outputs.get("hidden_states")
-    if (
-        outputs.get("last_hidden_state") is None and states and "ids" in batch
-    ):  # vision models keep theirs before the last norm
+    # vision models keep theirs before the last norm
+    if outputs.get("last_hidden_state") is None and states and "ids" in batch:
         outputs["last_hidden_state"] = states[-1]
     return {name: t for name, t in outputs.items() if isinstance(t, Tensor)}
 
@@ -170,11 +169,11 @@ def output_differences(
     for name in ours:
         if name not in others:
             continue
-        a, b = (
-            ours[name],
+        a = ours[name]
+        b = (
             others[name].reshape(ours[name].shape)
             if others[name].numel() == ours[name].numel()
-            else others[name],
+            else others[name]
         )
         if a.shape != b.shape:
             if name == "last_hidden_state" and "logits" in ours:

@@ -67,9 +67,12 @@ class BlockLocalAttention:
 
     def __init__(self, pattern: S.SlidingWindow, positions: Positions, size: int) -> None:
         assert positions.first_query_slot is not None
-        self.size, self.span = size, size + pattern.before + pattern.after
-        self.row, self.start = positions, positions.first_query_slot - pattern.before
-        self.queries, self.keys = positions.query_BL.shape[1], positions.key_BM.shape[1]
+        self.size = size
+        self.span = size + pattern.before + pattern.after
+        self.row = positions
+        self.start = positions.first_query_slot - pattern.before
+        self.queries = positions.query_BL.shape[1]
+        self.keys = positions.key_BM.shape[1]
         self.count = -(-self.queries // size)
         at_1M = torch.arange(self.span, device=positions.query_BL.device)[None]
         self.pair = Positions(
@@ -108,7 +111,8 @@ class BlockLocalAttention:
         return attend
 
     def chunk(self, begin: int, end: int) -> Chunk:
-        begin, end = begin * self.size, end * self.size
+        begin = begin * self.size
+        end = end * self.size
         return Chunk(
             slot_range(begin, end, self.queries),
             slot_range(self.start + begin, self.start + end - self.size + self.span, self.keys),
@@ -141,7 +145,9 @@ class BlockLocalAttention:
 
     def mask(self, chunk: Chunk, batch: int, bias: Tensor | None) -> Tensor:
         """(1, …) where all blocks of the chunk see alike, else (blocks, …)."""
-        seen, row, mask_BM = self.band, self.row, self.row.attention_mask_BM
+        seen = self.band
+        row = self.row
+        mask_BM = self.row.attention_mask_BM
         if mask_BM is None and (chunk.keys.missing_before or chunk.keys.missing_after):
             mask_BM = torch.ones(1, self.keys, dtype=torch.bool, device=seen.device)
         if mask_BM is not None:
@@ -179,13 +185,15 @@ class OverlappingWindows(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, t_BGMK: Tensor, length: int, step: int) -> Tensor:
-        context.shape, context.step = t_BGMK.shape, step
+        context.shape = t_BGMK.shape
+        context.step = step
         return strided_windows(t_BGMK, 2, length, step)
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (B, _, M, _), step = context.shape, context.step
+        (B, _, M, _) = context.shape
+        step = context.step
         grad = grad.unflatten(0, (B, -1)).movedim(1, 2)
         count, length = grad.shape[2:4]
         total_BGMK = grad.new_zeros(

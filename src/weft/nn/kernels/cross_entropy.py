@@ -25,9 +25,8 @@ def cross_entropy(logits_TV: Tensor, label_T: Tensor, smoothing: float = 0.0) ->
 def pad_labels(logits_TV: Tensor, label_T: Tensor) -> Tensor:
     """One label per row of logits; those beyond the labels are ignored."""
     beyond = len(logits_TV) - len(label_T)
-    assert beyond >= 0, (
-        f"{len(label_T)} labels for {len(logits_TV)} rows of logits"
-    )  # a negative pad would cut labels off
+    # a negative pad would cut labels off
+    assert beyond >= 0, f"{len(label_T)} labels for {len(logits_TV)} rows of logits"
     return F.pad(label_T, (0, beyond), value=IGNORE_INDEX)
 
 
@@ -105,7 +104,8 @@ class SharedCrossEntropy(torch.autograd.Function):
         if smoothing:
             each_T -= smoothing / part.vocab_size * sum_T
         context.save_for_backward(logits_TV, label_T, at_T, here_T, log_sum_T)
-        context.smoothing, context.vocab_size = smoothing, part.vocab_size
+        context.smoothing = smoothing
+        context.vocab_size = part.vocab_size
         loss: Tensor = each_T.masked_fill(label_T == IGNORE_INDEX, 0.0).sum()
         return loss
 

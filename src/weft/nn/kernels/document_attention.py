@@ -20,7 +20,8 @@ class PerDocumentAttention:
     """Which run of queries meets which run of keys: those of the same number."""
 
     def __init__(self, queries: list[DocumentLengths], keys: list[DocumentLengths]) -> None:
-        self.queries, self.keys = queries, keys
+        self.queries = queries
+        self.keys = keys
 
     def __call__(self, kernel: AttentionBackend) -> AttentionBackend:
         """The same kernel for whole rows, made of one call per document; a query that has no keys gives 0."""

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-RATE, CUBE = (8 / pi) ** 0.5, 0.044715
+RATE = (8 / pi) ** 0.5
+CUBE = 0.044715
 PIECE = 1 << 17  # numbers at a time: their float32 steps stay in the cache
 
 
@@ -24,7 +25,8 @@ class GeluTanh(torch.autograd.Function):
     def forward(context: Any, x: Tensor) -> Tensor:
         y = torch.empty_like(x, memory_format=torch.contiguous_format)
         slope = torch.empty_like(y) if context.needs_input_grad[0] else y.new_empty(0)
-        flat, size = x.reshape(-1), min(PIECE, x.numel())
+        flat = x.reshape(-1)
+        size = min(PIECE, x.numel())
         room = torch.empty(4, size, device=x.device)
         for i in range(0, x.numel(), PIECE):
             here = slice(i, i + PIECE)

@@ -15,9 +15,8 @@ from .masks import positions_within_documents
 CPU = torch.device("cpu")
 MASK_LEVELS = 1 << 16  # a draw is 16 bits of a random word, so a rate is a whole number of 65536ths
 CHUNK = 1 << 15  # words at once: they stay in the cache
-MULTIPLIER_1, MULTIPLIER_2 = (
-    c - (1 << 64) for c in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)  # as torch's signed words
+# as torch's signed words
+MULTIPLIER_1, MULTIPLIER_2 = (c - (1 << 64) for c in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 class DocumentStarts:
@@ -65,7 +64,8 @@ class use_part:
         self.part = (index, count)
 
     def __enter__(self) -> None:
-        self.before, CurrentKeys.part = CurrentKeys.part, self.part
+        self.before = CurrentKeys.part
+        CurrentKeys.part = self.part
 
     def __exit__(self, *_: object) -> None:
         CurrentKeys.part = self.before
@@ -74,7 +74,8 @@ class use_part:
 @contextmanager
 def sample_numbers(numbers: Tensor | None) -> Iterator[None]:
     """Inside, the rows of a batch are these samples. Column d of packed rows is the sample of document d; column 0 is padding."""
-    before, CurrentKeys.samples = CurrentKeys.samples, numbers
+    before = CurrentKeys.samples
+    CurrentKeys.samples = numbers
     try:
         yield
     finally:
@@ -88,7 +89,8 @@ class use_keys:
         self.keys = keys
 
     def __enter__(self) -> None:
-        self.before, CurrentKeys.keys = CurrentKeys.keys, self.keys or CurrentKeys.keys
+        self.before = CurrentKeys.keys
+        CurrentKeys.keys = self.keys or CurrentKeys.keys
 
     def __exit__(self, *_: object) -> None:
         CurrentKeys.keys = self.before
@@ -165,7 +167,8 @@ def cell_numbers(mask_BL: Tensor, grid: tuple[int, int]) -> Tensor:
 
 def keys_for_shape(shape: torch.Size, device: torch.device) -> Keys:
     """For vectors of this shape, (B, …, n): those of the tokens being read or, where the shapes differ, those of the rows."""
-    rows, length = (shape[0] if len(shape) > 1 else 1), shape[1:-1].numel()
+    rows = shape[0] if len(shape) > 1 else 1
+    length = shape[1:-1].numel()
     if CurrentKeys.keys is not None and CurrentKeys.keys.key_BL.shape == (rows, length):
         return CurrentKeys.keys
     return row_keys(rows, length, device)
@@ -182,7 +185,8 @@ def random_mask(
 ) -> Tensor:
     """For vectors, (B, …, n): ones with probability lanes / 65536, else zeros, in 16 bits."""
     keys = keys or keys_for_shape(shape, device)
-    (index, count), n = CurrentKeys.part, shape[-1]
+    (index, count) = CurrentKeys.part
+    n = shape[-1]
     whole_B1LN = random_head_masks(keys._replace(documents=None), 1, n * count, lanes)
     return whole_B1LN[:, 0, :, n * index : n * (index + 1)].reshape(shape)
 
@@ -190,7 +194,8 @@ def random_mask(
 def random_attention_mask(shape_BHLM: torch.Size, lanes: int, device: torch.device = CPU) -> Tensor:
     """The same for the attention weights."""
     B, H, L, M = shape_BHLM
-    (index, count), keys = CurrentKeys.part, keys_for_shape(torch.Size((B, L, M)), device)
+    (index, count) = CurrentKeys.part
+    keys = keys_for_shape(torch.Size((B, L, M)), device)
     kept_BHLM = random_head_masks(keys, H * count, M, lanes, slice(H * index, H * (index + 1)))
     if keys.cells_BM is None:
         return kept_BHLM
@@ -218,9 +223,8 @@ def random_mask_slow(keys: Keys, table_2H1W: Tensor, n: int, least: int) -> Tens
     word_BHLW = keys.key_BL[:, None, :, None] * table_2H1W[0] + table_2H1W[1]
     word_BHLW = word_BHLW ^ unsigned_shift(word_BHLW, 32)
     lane_BHLW4 = (word_BHLW[..., None] >> torch.arange(0, 64, 16, device=word_BHLW.device)) & 0xFFFF
-    kept_BHLN = (
-        ((lane_BHLW4 ^ 0x8000) < least + MASK_LEVELS // 2).flatten(-2).to(torch.int16)
-    )  # as signed numbers compare
+    # as signed numbers compare
+    kept_BHLN = ((lane_BHLW4 ^ 0x8000) < least + MASK_LEVELS // 2).flatten(-2).to(torch.int16)
     if keys.documents is not None:
         at_BLN = torch.arange(n, device=kept_BHLN.device) - keys.documents.begin_BL[..., None]
         kept_BHLN = kept_BHLN.gather(
@@ -231,8 +235,10 @@ def random_mask_slow(keys: Keys, table_2H1W: Tensor, n: int, least: int) -> Tens
 
 def random_mask_fast(keys: Keys, table_2H1W: Tensor, n: int, least: int) -> Tensor:
     """The same bits on the CPU, without a copy in between."""
-    (B, L), (_, H, _, W) = keys.key_BL.shape, table_2H1W.shape
-    key_BL, (a_HW, b_HW) = as_uint64(keys.key_BL), as_uint64(table_2H1W[:, :, 0])
+    (B, L) = keys.key_BL.shape
+    (_, H, _, W) = table_2H1W.shape
+    key_BL = as_uint64(keys.key_BL)
+    (a_HW, b_HW) = as_uint64(table_2H1W[:, :, 0])
     if keys.documents is None:
         word_BHLW = np.empty((B, H, L, W), np.uint64)
         fill_words(word_BHLW, key_BL, a_HW, b_HW)
@@ -270,11 +276,9 @@ def fill_words(
             np.tile(b_HW, L),
         )
         return
-    key_B1LW, a_1H1W, b_1H1W = (
-        (key_BL if key_BL.ndim == 3 else key_BL[..., None])[:, None],
-        a_HW[None, :, None],
-        b_HW[None, :, None],
-    )
+    key_B1LW = (key_BL if key_BL.ndim == 3 else key_BL[..., None])[:, None]
+    a_1H1W = a_HW[None, :, None]
+    b_1H1W = b_HW[None, :, None]
     spare = np.empty(min(CHUNK + W, word_BHLW.size), np.uint64)
     for b, h, line in word_slices(B, H, L, W):
         word = word_BHLW[b, h, line]

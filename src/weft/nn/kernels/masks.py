@@ -63,7 +63,8 @@ def is_not_padding(positions: Positions) -> Tensor:
 
 def in_same_document(positions: Positions) -> Tensor:
     """Only within one's own document (of packed short ones), and the one that is shared."""
-    query_BL, key_BM = positions.query_document_ids_BL, positions.key_document_ids_BM
+    query_BL = positions.query_document_ids_BL
+    key_BM = positions.key_document_ids_BM
     assert query_BL is not None
     assert key_BM is not None
     is_shared_BM = key_BM == SHARED_DOCUMENT
@@ -168,7 +169,8 @@ def build_mask(
 ) -> tuple[Tensor | None, bool]:
     """The mask (True: may look), or None and whether the kernel's own causal triangle does (`triangle` allows it)."""
     predicates = [*pattern.predicates(positions), *padding_predicates(positions)]
-    L, M = positions.query_BL.shape[1], positions.key_BM.shape[1]
+    L = positions.query_BL.shape[1]
+    M = positions.key_BM.shape[1]
     if not predicates or (
         predicates == [is_causal] and L == 1 and positions.first_query_slot == M - 1
     ):

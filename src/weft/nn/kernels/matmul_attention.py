@@ -23,7 +23,8 @@ def matmul_attention(
 ) -> Tensor:
     """softmax(q kᵀ · scale + mask) v; heads of a group share their keys without a copy."""
     shape_BHLM = torch.Size((*q_BHLK.shape[:3], k_BGMK.shape[2]))
-    least, kept_levels = torch.finfo(q_BHLK.dtype).min, kept_fraction_16bit(dropout)
+    least = torch.finfo(q_BHLK.dtype).min
+    kept_levels = kept_fraction_16bit(dropout)
     bias = seen = None
     if causal:
         bias = q_BHLK.new_full(shape_BHLM[2:], least).triu_(1)
@@ -61,14 +62,13 @@ class MatmulAttention(torch.autograd.Function):
         kept_BHLM: Tensor | None,
         grow: float,
     ) -> Tensor:
-        (B, H, L, _), (G, M) = q_BHLK.shape, k_BGMK.shape[1:3]
+        (B, H, L, _) = q_BHLK.shape
+        (G, M) = k_BGMK.shape[1:3]
         rows = (B * G, H // G * L, M)  # one matrix a group, its heads one under another
         with torch.autocast(q_BHLK.device.type, enabled=False):
-            q, k, v = (
-                q_BHLK.reshape(*rows[:2], q_BHLK.shape[-1]),
-                k_BGMK.flatten(0, 1),
-                v_BGMK.flatten(0, 1),
-            )
+            q = q_BHLK.reshape(*rows[:2], q_BHLK.shape[-1])
+            k = k_BGMK.flatten(0, 1)
+            v = v_BGMK.flatten(0, 1)
             weight_BHLM = q.new_empty(B, H, L, M)
             if bias is not None:
                 weight_BHLM.copy_(bias)
@@ -83,7 +83,9 @@ class MatmulAttention(torch.autograd.Function):
             if grow != 1:
                 y.mul_(grow)
         context.save_for_backward(q, k, v, weight, dropped_weight)
-        context.scale, context.grow, context.shape = scale, grow, (B, H, L, M, G)
+        context.scale = scale
+        context.grow = grow
+        context.shape = (B, H, L, M, G)
         context.bias = bias.shape if bias is not None and context.needs_input_grad[3] else None
         return y.view(B, H, L, v.shape[-1])
 
@@ -96,11 +98,13 @@ class MatmulAttention(torch.autograd.Function):
             grad = grad_BHLK.reshape(*q.shape[:2], v.shape[-1])
             if context.grow != 1:
                 grad = grad * context.grow
-            dv, ds = torch.bmm(dropped_weight.mT, grad), torch.bmm(grad, v.mT)
+            dv = torch.bmm(dropped_weight.mT, grad)
+            ds = torch.bmm(grad, v.mT)
             if context.grow != 1:
                 torch.ops.aten.threshold_backward.grad_input(ds, dropped_weight, 0, grad_input=ds)
             torch.ops.aten._softmax_backward_data.out(ds, weight, -1, ds.dtype, grad_input=ds)
-            dq, dk = torch.bmm(ds, k).mul_(context.scale), torch.bmm(ds.mT, q).mul_(context.scale)
+            dq = torch.bmm(ds, k).mul_(context.scale)
+            dk = torch.bmm(ds.mT, q).mul_(context.scale)
             dbias = None if context.bias is None else ds.view(B, H, L, M).sum_to_size(context.bias)
         return (
             dq.view(B, H, L, q.shape[-1]),

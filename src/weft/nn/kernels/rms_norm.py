@@ -27,6 +27,7 @@ class RMSNormFunction(torch.autograd.Function):
     @once_differentiable
     def backward(context: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight_D, rate = context.saved_tensors
-        unit, dx = x * rate, grad * weight_D
+        unit = x * rate
+        dx = grad * weight_D
         dx.addcmul_(unit, (dx * unit).mean(-1, keepdim=True), value=-1).mul_(rate)
         return dx, (grad * unit).reshape(-1, len(weight_D)).sum(0), None

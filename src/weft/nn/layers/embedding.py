@@ -38,7 +38,8 @@ class TokenEmbedding(nn.Module):
         )
         segments = spec.token_types if isinstance(spec, S.Tokens) else None
         self.segments = token_table(segments, table_width) if segments else None
-        self.norm, self.drop = build_norm(spec.norm, table_width), Dropout(spec.dropout)
+        self.norm = build_norm(spec.norm, table_width)
+        self.drop = Dropout(spec.dropout)
         wider = self.tokens is not None and table_width != width
         self.project = with_role(nn.Linear(table_width, width), Role.PROJECTION) if wider else None
 
@@ -51,7 +52,8 @@ class TokenEmbedding(nn.Module):
         segments_BL: Tensor | None = None,
         position_BL: Tensor | None = None,
     ) -> HiddenStates:
-        s, x_BLD = self.s, F.embedding(ids_BL, table)
+        s = self.s
+        x_BLD = F.embedding(ids_BL, table)
         if s.embedding_scale != 1:
             x_BLD = x_BLD * s.embedding_scale
         if s.positions is not None:
@@ -75,7 +77,8 @@ class TokenEmbedding(nn.Module):
     ) -> Tensor:
         assert self.s.positions is not None
         assert self.positions is not None
-        L, limit = x_BLD.shape[1], self.s.positions.max_length
+        L = x_BLD.shape[1]
+        limit = self.s.positions.max_length
         if limit is not None and limit < L and document_ids_BL is None:
             raise ValueError(f"{L} tokens are more than the {limit} learned positions; cut them")
         if position_BL is None and document_ids_BL is not None:
@@ -99,7 +102,8 @@ class PatchProjection(nn.Conv2d):
 class PatchEmbedding(nn.Module):
     def __init__(self, spec: S.Patches, width: int) -> None:
         super().__init__()
-        self.s, self.side = spec, spec.image_size // spec.patch_size
+        self.s = spec
+        self.side = spec.image_size // spec.patch_size
         size = spec.patch_size
         self.patch: nn.Module = (
             with_role(PatchProjection(spec.channels, width, size, stride=size), Role.PROJECTION)
@@ -121,7 +125,8 @@ class PatchEmbedding(nn.Module):
                 formula=None if learned else SinusoidalTable(self.side, len(spec.extra_tokens)),
             )
             self.positions.weight.requires_grad_(learned)
-        self.norm, self.drop = build_norm(spec.norm, width), Dropout(spec.dropout)
+        self.norm = build_norm(spec.norm, width)
+        self.drop = Dropout(spec.dropout)
 
     def forward(self, image_BCRS: Tensor) -> HiddenStates:
         p = self.s.patch_size
@@ -179,7 +184,8 @@ class ResNetEmbedding(ResNetLayer):
         if mask_B1RS is not None and self.s.padding == "zeros":
             mask_B1RS = F.interpolate(mask_B1RS.float(), size=grid) != 0
         seen_BRS = None if mask_B1RS is None else mask_B1RS[:, 0]
-        x_BPD, place_BPD = map_BDRS.flatten(2).transpose(1, 2), None
+        x_BPD = map_BDRS.flatten(2).transpose(1, 2)
+        place_BPD = None
         if isinstance(self.s.positions, S.SinusoidalPositions2D):
             shown = torch.ones(1, *grid, device=x_BPD.device) if seen_BRS is None else seen_BRS
             place_BPD = sinusoidal_unit_grid(
@@ -188,7 +194,8 @@ class ResNetEmbedding(ResNetLayer):
         elif self.positions is not None:
             place_BPD = self.positions(*grid)[None]
         if self.s.positions_at == "input" and place_BPD is not None:
-            x_BPD, place_BPD = x_BPD + place_BPD, None
+            x_BPD = x_BPD + place_BPD
+            place_BPD = None
         return HiddenStates(
             x_BPD,
             None if seen_BRS is None else seen_BRS.flatten(1),

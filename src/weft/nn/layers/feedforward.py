@@ -16,7 +16,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.slope = nn.Parameter(torch.empty(1)) if spec.activation == "prelu" else None
         with_role(self, Role.BIAS, initial=0.25)
-        self.activation, self.drop = ACTIVATIONS.get(spec.activation), Dropout(spec.dropout)
+        self.activation = ACTIVATIONS.get(spec.activation)
+        self.drop = Dropout(spec.dropout)
         gated = isinstance(spec, S.GatedMLP)
         self.gate = (
             block_linear(width, spec.hidden, spec.bias, INPUT, scaled_by_gain=True)

@@ -30,11 +30,9 @@ class LoRALinear(nn.Linear):
                 f"LoRA.rank = {rank} is not low for a map of {weight.shape[1]} × {weight.shape[0]}; give a smaller one"
             )
         layer = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
-        layer.weight, layer.bias, layer.scale = (
-            weight.requires_grad_(False),
-            linear.bias,
-            alpha / rank,
-        )
+        layer.weight = weight.requires_grad_(False)
+        layer.bias = linear.bias
+        layer.scale = alpha / rank
         copy_roles(linear, layer)
         if linear.bias is not None:
             linear.bias.requires_grad_(False)
@@ -51,10 +49,8 @@ class LoRALinear(nn.Linear):
         linear = nn.Linear(
             self.in_features, self.out_features, self.bias is not None, device="meta"
         )
-        linear.weight, linear.bias = (
-            nn.Parameter(self.weight + self.widen @ self.narrow * self.scale),
-            self.bias,
-        )
+        linear.weight = nn.Parameter(self.weight + self.widen @ self.narrow * self.scale)
+        linear.bias = self.bias
         return copy_roles(self, linear)
 
 

@@ -16,7 +16,8 @@ from .roles import INPUT, OUTPUT, Role, block_linear, with_role
 
 def loop_experts(x_TD: Tensor, weight_EFD: Tensor, ends_E: Tensor) -> Tensor:
     """The slow twin of `grouped`: a matrix product an expert. On the meta device any split has the right shapes."""
-    tokens, experts = len(x_TD), len(ends_E)
+    tokens = len(x_TD)
+    experts = len(ends_E)
     even = [tokens * i // experts for i in range(1, experts + 1)]
     ends = even if ends_E.is_meta else ends_E.tolist()
     return torch.cat(
@@ -63,8 +64,10 @@ class ExpertLinear(nn.Module):
 class MixtureOfExpertsLayer(nn.Module):
     def __init__(self, spec: S.MixtureOfExperts, width: int) -> None:
         super().__init__()
-        self.s, e = spec, spec.expert
-        self.activation, self.dropout = ACTIVATIONS[e.activation], e.dropout
+        self.s = spec
+        e = spec.expert
+        self.activation = ACTIVATIONS[e.activation]
+        self.dropout = e.dropout
         self.router = block_linear(width, spec.experts, False, INPUT)
         gated = isinstance(e, S.GatedMLP)
         self.gate = ExpertLinear(spec.experts, width, e.hidden, e.bias, INPUT) if gated else None
@@ -101,9 +104,8 @@ class MixtureOfExpertsLayer(nn.Module):
             right=True,
             out_int32=True,
         )
-        x_TD = x_BLD.flatten(0, 1)[token_T].to(
-            self.score_BLE.dtype
-        )  # the type of the router output shows autocast
+        # the type of the router output shows autocast
+        x_TD = x_BLD.flatten(0, 1)[token_T].to(self.score_BLE.dtype)
         h_TF = self.activation(
             (self.up if self.gate is None else self.gate)(x_TD, ends_E, expert_T)
         )
@@ -142,7 +144,8 @@ def router_losses(
     its tokens do. z is logsumexp(scores)² (ST-MoE, arXiv:2202.08906, equation 5)."""
     assert layer.score_BLE is not None
     score_BLE = layer.score_BLE.to(accumulation_dtype(layer.score_BLE))
-    (B, L, E), chosen = score_BLE.shape, layer.s.top_k
+    (B, L, E) = score_BLE.shape
+    chosen = layer.s.top_k
     many = 2 if document_ids_BL is None else L + 1  # sequences of a row, the first of them padding
     sequence_BL = attention_mask_BL if document_ids_BL is None else document_ids_BL
     if sequence_BL is None:

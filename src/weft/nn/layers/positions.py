@@ -21,7 +21,8 @@ def sinusoidal_positions(
         torch.arange(0, width, 2, device=position_BL.device, dtype=torch.float64) / width
     )
     angle_BLK = position_BL[..., None] * rate_K
-    sin, cos = angle_BLK.sin().to(dtype), angle_BLK.cos().to(dtype)
+    sin = angle_BLK.sin().to(dtype)
+    cos = angle_BLK.cos().to(dtype)
     return (
         torch.stack((sin, cos), -1).flatten(-2)
         if layout == "interleaved"
@@ -100,10 +101,8 @@ class LearnedPositionsLayer(nn.Module):
 
     def __init__(self, spec: S.LearnedPositions, width: int) -> None:
         super().__init__()
-        self.offset, self.weight = (
-            spec.offset,
-            nn.Parameter(torch.empty(spec.count + spec.offset, width)),
-        )
+        self.offset = spec.offset
+        self.weight = nn.Parameter(torch.empty(spec.count + spec.offset, width))
         with_role(self, Role.POSITION)
 
     def forward(self, position_BL: Tensor | None, x_BLD: Tensor) -> Tensor:
@@ -127,7 +126,8 @@ class LearnedPositions2DLayer(nn.Module):
                 f"a grid of {rows}×{columns} cells is larger than the {self.rows.num_embeddings} learned positions; "
                 "resize images to less (Resize.max_size), or train a model with a larger LearnedPositions2D.count"
             )
-        row, column = self.rows.weight[:rows, None], self.columns.weight[None, :columns]
+        row = self.rows.weight[:rows, None]
+        column = self.columns.weight[None, :columns]
         return torch.cat((column.expand(rows, -1, -1), row.expand(-1, columns, -1)), -1).flatten(
             0, 1
         )
@@ -155,8 +155,11 @@ def rope_angles(
 def apply_rope(x_BHLK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn the pairs (i, i + half) of the first 2·half numbers of each head."""
     half = cos.shape[-1]
-    a, b, rest = x_BHLK[..., :half], x_BHLK[..., half : 2 * half], x_BHLK[..., 2 * half :]
-    cos, sin = cos.to(x_BHLK.dtype), sin.to(x_BHLK.dtype)
+    a = x_BHLK[..., :half]
+    b = x_BHLK[..., half : 2 * half]
+    rest = x_BHLK[..., 2 * half :]
+    cos = cos.to(x_BHLK.dtype)
+    sin = sin.to(x_BHLK.dtype)
     return torch.cat((a * cos - b * sin, b * cos + a * sin, rest), -1)
 
 
@@ -165,14 +168,17 @@ class RelativeBiasLayer(nn.Module):
 
     def __init__(self, spec: S.RelativeBias, heads: int) -> None:
         super().__init__()
-        self.s, self.weight = spec, nn.Parameter(torch.empty(spec.buckets, heads))
+        self.s = spec
+        self.weight = nn.Parameter(torch.empty(spec.buckets, heads))
         with_role(self, Role.POSITION_BIAS)
 
     def bucket(self, offset: Tensor) -> Tensor:
-        count, side = self.s.buckets, torch.zeros_like(offset)
+        count = self.s.buckets
+        side = torch.zeros_like(offset)
         if self.s.bidirectional:
             count //= 2
-            side, offset = (offset > 0) * count, offset.abs()
+            side = (offset > 0) * count
+            offset = offset.abs()
         else:
             offset = (-offset).clamp(min=0)
         exact = count // 2
@@ -184,7 +190,8 @@ class RelativeBiasLayer(nn.Module):
         if positions.first_query_slot is None:
             return F.embedding(self.bucket(positions.offset_BLM), self.weight).permute(0, 3, 1, 2)
         # every diagonal holds one value: look up each distance once, then slide
-        L, M = positions.query_BL.shape[1], positions.key_BM.shape[1]
+        L = positions.query_BL.shape[1]
+        M = positions.key_BM.shape[1]
         offset = torch.arange(
             1 - L - positions.first_query_slot,
             M - positions.first_query_slot,

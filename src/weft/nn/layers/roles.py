@@ -86,7 +86,8 @@ class ParameterFacts:
 
 
 # Dimensions of a linear map's weight (…, out, in).
-OUTPUT, INPUT = -2, -1
+OUTPUT = -2
+INPUT = -1
 # What torch's own modules are where nothing is declared.
 TORCH_ROLES: dict[type[nn.Module], Role] = {
     nn.LayerNorm: Role.NORM,

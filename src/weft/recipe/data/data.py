@@ -39,7 +39,8 @@ class Data:
                 raise ValueError(
                     f"{part.name} has {type(part.rows).__name__}, but Data.rows are {type(self.rows).__name__}; give every source the same kind"
                 )
-            shape, whole = part.rows.input_shape, self.rows.input_shape
+            shape = part.rows.input_shape
+            whole = self.rows.input_shape
             if differing := [name for name in shape if shape[name] != whole[name]]:
                 raise ValueError(
                     f"{part.name} differs from Data.rows in {', '.join(differing)}, and one model cannot read both; give every source the same"

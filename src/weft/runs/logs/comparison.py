@@ -32,7 +32,8 @@ STUDENT_T = (
     2.131,
 )
 NORMAL = 1.96
-QUANTITIES = {  # of a step's line -> label
+# of a step's line -> label
+QUANTITIES = {
     "loss": "training loss",
     "grad_norm": "gradient norm",
     "lr": "learning rate",
@@ -55,9 +56,8 @@ class RunGroup(NamedTuple):
     name: str
     runs: tuple[str, ...]
     series: dict[str, list[Points]]  # quantity -> of each run
-    recipe: (
-        R.Recipe | None
-    )  # of the first run, without seed and name; None for one that cannot be read
+    # of the first run, without seed and name; None for one that cannot be read
+    recipe: R.Recipe | None
 
 
 def compare_runs(folders: Sequence[Path]) -> list[RunGroup]:
@@ -240,5 +240,6 @@ def draw_curve(panel: Any, group: RunGroup, name: str, colour: str) -> None:
         curve.step_N, curve.mean_N, color=colour, label=group.name, marker=marker, markersize=3
     )
     if curve.half_width_N is not None:
-        low_N, high_N = curve.mean_N - curve.half_width_N, curve.mean_N + curve.half_width_N
+        low_N = curve.mean_N - curve.half_width_N
+        high_N = curve.mean_N + curve.half_width_N
         panel.fill_between(curve.step_N, low_N, high_N, color=colour, alpha=0.2, linewidth=0)

@@ -5,7 +5,12 @@ from html import escape
 from math import floor, isfinite, log10, nan
 from typing import Any, NamedTuple
 
-WIDE, LEFT, RIGHT, TOP, DOWN, GAP = 760, 78, 18, 34, 40, 26
+WIDE = 760
+LEFT = 78
+RIGHT = 18
+TOP = 34
+DOWN = 40
+GAP = 26
 COLOURS = {
     "training": "#9db8d9",
     "running mean": "#1f5fa8",
@@ -52,7 +57,8 @@ def curve(
         panels.append(Panel(metric, series, 130))
     if rates := [(line["step"], line["lr"]) for line in lines if "lr" in line]:
         panels.append(Panel("learning rate", {"lr": downsample(rates)}, 70))
-    parts, top = [f'<text x="{LEFT}" y="20" font-weight="600">{escape(title)}</text>'], TOP
+    parts = [f'<text x="{LEFT}" y="20" font-weight="600">{escape(title)}</text>']
+    top = TOP
     last = max(line["step"] for line in lines)
     for panel in panels:
         parts += draw_panel(panel, top, last)
@@ -91,9 +97,8 @@ def x_position(step: float, last: int) -> float:
 def draw_panel(panel: Panel, top: float, last: int) -> list[str]:
     values = sorted(y for points in panel.series.values() for _, y in points)
     low: float = min(values[0], 0.0) if "lr" in panel.series else values[0]
-    spikes = (
-        int(len(values) * 0.005) if "training" in panel.series else 0
-    )  # these may leave the picture
+    # these may leave the picture
+    spikes = int(len(values) * 0.005) if "training" in panel.series else 0
     high: float = max(values[-1 - spikes], low + 1e-9)
 
     def y(value: float) -> float:
@@ -108,14 +113,13 @@ def draw_panel(panel: Panel, top: float, last: int) -> list[str]:
         f'<text x="{LEFT - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>'
         for v in ticks(low, high, 6 if panel.high > 100 else 2)
     ]
+    # where curves seldom are
     legend = (
         top + 14 if "training" in panel.series else top + panel.high + 11 - 17 * len(panel.series)
-    )  # where curves seldom are
+    )
     for i, (name, points) in enumerate(panel.series.items()):
-        colour, line = (
-            COLOURS[name],
-            " ".join(f"{x_position(a, last):.1f},{y(b):.1f}" for a, b in points),
-        )
+        colour = COLOURS[name]
+        line = " ".join(f"{x_position(a, last):.1f},{y(b):.1f}" for a, b in points)
         parts.append(
             f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="{1 if name == "training" else 2}"/>'
         )
@@ -141,7 +145,9 @@ def draw_panel(panel: Panel, top: float, last: int) -> list[str]:
 
 def running_mean(points: Points) -> Points:
     """Return a running mean over about a fiftieth of the run."""
-    share, mean, smoothed = min(1.0, 50 / len(points)), points[0][1], []
+    share = min(1.0, 50 / len(points))
+    mean = points[0][1]
+    smoothed = []
     for step, value in points:
         mean += share * (value - mean)
         smoothed.append((step, mean))

@@ -137,7 +137,8 @@ def mark_unfinished(folder: Path) -> None:
 
 def check_log(folder: Path, report: Report) -> None:
     """Report damaged lines, and whether the log of a finished run is as the run wrote it."""
-    path, problems = folder / "log.jsonl", list[str]()
+    path = folder / "log.jsonl"
+    problems = list[str]()
     read_log(path, problems.append)
     recorded = read_finished(folder).get("log")
     if recorded is not None and not (path.is_file() and file_identity(str(path)) == recorded):
@@ -152,14 +153,19 @@ def check_log(folder: Path, report: Report) -> None:
 
 LONG = 1 << 22  # bytes of a log that is read whole
 PART = 1 << 18  # and of the end of a longer one
-BLOCK, BLOCKS = 1 << 12, 64  # and of the blocks that stand for all of it
+# and of the blocks that stand for all of it
+BLOCK = 1 << 12
+BLOCKS = 64
 
 
 def truncate_log(path: Path, step: int, validated: int, report: Report) -> LineKey:
     """Remove all lines after `step`; return what the last one was. Report which lines are damaged, and whether some up to `step` are
     missing: the checkpoint has the state of a run, so the run continues."""
-    last, kept, damaged = NOTHING, NOTHING, list[int]()
-    end, count = 0, 0
+    last = NOTHING
+    kept = NOTHING
+    damaged = list[int]()
+    end = 0
+    count = 0
     with path.open("rb") as file:
         for number, offset, line, is_damaged in scan(file):
             if is_damaged:
@@ -169,7 +175,8 @@ def truncate_log(path: Path, step: int, validated: int, report: Report) -> LineK
             last = max(last, line_key(line))
             if stays(line, step, validated):
                 kept = max(kept, line_key(line))
-                end, count = offset, number
+                end = offset
+                count = number
     os.truncate(path, end)
     skipped = [number for number in damaged if number < count]
     removed = [number for number in damaged if number > count]
@@ -253,7 +260,8 @@ def read_log(path: Path, report: Report = lambda line: None) -> list[dict[str, A
     """Return all complete lines. A kill may have cut the last one; other damaged lines are reported."""
     if not path.exists():
         return []
-    lines, damaged = [], []
+    lines = []
+    damaged = []
     with path.open("rb") as file:
         for number, _, line, is_damaged in scan(file):
             if line is not None:

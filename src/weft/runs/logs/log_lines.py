@@ -56,7 +56,8 @@ class LogLine(NamedTuple):
 
 def scan(file: BinaryIO) -> Iterator[LogLine]:
     """Read a log from its beginning. After the first line with a checksum each line has one, and none comes twice."""
-    keys, end = set[LineKey](), 0
+    keys = set[LineKey]()
+    end = 0
     for number, text in enumerate(file, 1):
         whole = text.endswith(b"\n")
         line = parse(text) if whole else None

@@ -61,7 +61,8 @@ class LogWriters:
         read_record(start.folder, report)  # reported before a tracker writes its id there
         self.writers: dict[str, LogWriter] = {}
         for logger in loggers:
-            name, build = type(logger).__name__, implementation(logger)
+            name = type(logger).__name__
+            build = implementation(logger)
             try:
                 self.writers[name] = build(logger, start)
             except ImportError as error:
@@ -95,7 +96,8 @@ class LogWriters:
         self.store()
 
     def write(self, line: Line) -> None:
-        key, received = line_key(line), self.record["received"]
+        key = line_key(line)
+        received = self.record["received"]
         scalars = dict(scalars_of(line))
         for name, writer in list(self.writers.items()):
             if key > received.get(name, NOTHING) and self.attempt(

@@ -9,7 +9,9 @@ from typing import Self
 from ...data.preparing.task_runner import PrepareProgress
 from ...support.console import SPINNER_DELAY, format_duration, format_number, spinner
 
-LIVE_SECONDS, PLAIN_SECONDS = 0.2, 10.0  # between two updates on a terminal, and elsewhere
+# between two updates on a terminal, and elsewhere
+LIVE_SECONDS = 0.2
+PLAIN_SECONDS = 10.0
 
 
 class ProgressLine:
@@ -18,7 +20,8 @@ class ProgressLine:
     prefix = "weft: "  # of a plain line
 
     def __init__(self, text: str = "") -> None:
-        self.live, self.shown = sys.stderr.isatty(), False
+        self.live = sys.stderr.isatty()
+        self.shown = False
         self.started = time.monotonic()
         # The first line waits as long as a spinner does, or for its turn among plain lines.
         self.next_print = self.started + (SPINNER_DELAY if self.live else PLAIN_SECONDS)
@@ -58,7 +61,8 @@ class CountProgressLine(ProgressLine):
 
     def __init__(self, done: str, unit: str = "rows", text: str = "") -> None:
         super().__init__(text)
-        self.verb, self.unit = done, unit
+        self.verb = done
+        self.unit = unit
 
     def __call__(self, done: int, total: int) -> None:
         if not done:

@@ -66,9 +66,8 @@ def serialize_tensors(tensors: Mapping[str, Tensor]) -> bytes:
         assert type(tensor) in (Tensor, Parameter), (
             f"{name} is a {type(tensor).__name__}; gather it into a plain tensor first"
         )
-        tensors_on_cpu[name] = (
-            tensor.detach().cpu().contiguous()
-        )  # stays alive while its address is in use
+        # stays alive while its address is in use
+        tensors_on_cpu[name] = tensor.detach().cpu().contiguous()
     return serialize(
         {
             name: TensorSpec(
@@ -84,7 +83,8 @@ def serialize_tensors(tensors: Mapping[str, Tensor]) -> bytes:
 
 def _put(root: Path, step: int, files: Mapping[str, bytes]) -> Path:
     final = root / f"step-{step:09d}"
-    fresh, size = root / f".new-{final.name}", sum(map(len, files.values()))
+    fresh = root / f".new-{final.name}"
+    size = sum(map(len, files.values()))
     with explain_os_error(root, f"cannot write {final}, which needs {size:,} bytes"):
         storage.make_folder(root)
         for stray in (path for path in root.iterdir() if SCAFFOLD.fullmatch(path.name)):
@@ -104,7 +104,8 @@ def _put(root: Path, step: int, files: Mapping[str, bytes]) -> Path:
 
 def commit(root: Path, step: int, fresh: Path, files: Mapping[str, tuple[int, str]]) -> Path:
     """Seal a folder whose files are on disk with a manifest, and rename it into place."""
-    final, old = root / f"step-{step:09d}", root / f"step-{step:09d}.old"
+    final = root / f"step-{step:09d}"
+    old = root / f"step-{step:09d}.old"
     storage.write_file(fresh / MANIFEST, _seal(step, files))
     storage.sync_path(fresh)
     if _is_good(final):  # the same step again: the old one counts until the new one does
@@ -192,7 +193,8 @@ class Checkpoint(CheckpointFacts):
 
 def read(path: str | Path, ranks: Ranks = Ranks()) -> Checkpoint:
     """Return the checkpoint in a folder; ValueError names the first damaged file. Several `ranks` compare some files each, and agree."""
-    path, error = Path(path), None
+    path = Path(path)
+    error = None
     try:
         step, files = unseal_manifest(path / MANIFEST)
         if (named := FOLDER.fullmatch(path.name)) and int(named[1]) != step:
@@ -236,9 +238,8 @@ def latest_checkpoint(
         try:
             return read(path, ranks)
         except ValueError as error:
-            if not os.path.lexists(
-                path
-            ):  # its trainer has saved another and removed this one meanwhile
+            # its trainer has saved another and removed this one meanwhile
+            if not os.path.lexists(path):
                 return latest_checkpoint(root, report, ranks)
             report(str(error))
     if folders:
@@ -350,12 +351,14 @@ class CheckpointWriter:
         on_saved: OnSaved | None = None,
     ) -> None:
         assert keep >= 1, keep
-        self.root, self.keep, self.pinned, self.on_saved = Path(root), keep, set(pinned), on_saved
+        self.root = Path(root)
+        self.keep = keep
+        self.pinned = set(pinned)
+        self.on_saved = on_saved
         self.thread = BackgroundThread("checkpoint")
         self.saving: Future[Path] | None = None
-        self.whole: set[Path] = (
-            set()
-        )  # what this process has written or compared; nobody else writes here
+        # what this process has written or compared; nobody else writes here
+        self.whole: set[Path] = set()
 
     def submit(self, step: int, groups: Groups, facts: Mapping[str, Any]) -> None:
         """Copy the state and save it in the background. Waits for the previous save and raises its error."""
@@ -364,7 +367,8 @@ class CheckpointWriter:
 
     def wait(self) -> None:
         """Wait until the last save is on disk."""
-        saving, self.saving = self.saving, None
+        saving = self.saving
+        self.saving = None
         if saving:
             saving.result()
 

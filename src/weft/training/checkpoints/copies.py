@@ -41,8 +41,12 @@ class CheckpointCopies:
         report: Report = print,
         log: Callable[[int], bytes] | None = None,
     ) -> None:
-        self.root, self.keep, self.pinned = ObjectPath(address), keep, set(pinned)
-        self.report, self.log, self.writers = report, log, Writers()
+        self.root = ObjectPath(address)
+        self.keep = keep
+        self.pinned = set(pinned)
+        self.report = report
+        self.log = log
+        self.writers = Writers()
         self.damaged: set[int] = set()  # steps of copies that this start could not use
         self.waiting: list[Path] = []
         self.newest = Path()  # of those submitted
@@ -106,7 +110,8 @@ class CheckpointCopies:
 
     def seal(self, checkpoint: Path) -> None:
         """Upload the manifest once all parts are there; then the copy counts, and others go."""
-        there, (_, world, token) = self.root / checkpoint.name, self.writers
+        there = self.root / checkpoint.name
+        (_, world, token) = self.writers
 
         def has_all_parts() -> bool:
             whole = world == 1 or len([*there.glob(f"copied_{token}_*")]) == world
@@ -176,7 +181,8 @@ class CheckpointCopies:
         """Download a copy to the folder of checkpoints; report and return False if it is damaged. A failure of the network says nothing
         about the copy, and is raised."""
         name = folder_name(step)
-        fresh, there = root / f".new-{name}-copy", self.root / name
+        fresh = root / f".new-{name}-copy"
+        there = self.root / name
         storage.make_folder(root)
         if fresh.exists():
             storage.remove(fresh)

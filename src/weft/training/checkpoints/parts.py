@@ -20,7 +20,8 @@ from torch.distributed.tensor import DTensor
 
 from ..parallel.sharding import full_tensor, local_slices, local_tensor
 
-MANIFEST, TENSORS = "manifest.json", ".safetensors"
+MANIFEST = "manifest.json"
+TENSORS = ".safetensors"
 FILE = re.compile(r"[a-z][a-z0-9_]*\.(safetensors|json)")
 PART = re.compile(r"part_\d{5}\.json")
 
@@ -42,7 +43,8 @@ def rank_part(
     groups: Mapping[str, Mapping[str, Tensor]], rank: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return what this rank writes, and which slice of which tensor each one is."""
-    tensors, layout = {}, {}
+    tensors = {}
+    layout = {}
     for group, named in groups.items():
         for name, tensor in named.items():
             if is_written_here(tensor, rank):
@@ -83,7 +85,9 @@ class SavedTensor:
     def read(self, slices: tuple[slice, ...] | None = None) -> Tensor:
         """Return a slice, or the whole; only the bytes of that slice are read."""
         slices = slices or tuple(slice(0, size) for size in self.shape)
-        shape, part, filled = [s.stop - s.start for s in slices], None, 0
+        shape = [s.stop - s.start for s in slices]
+        part = None
+        filled = 0
         for piece in self.pieces:
             overlap = [
                 (max(b, s.start), min(b + size, s.stop))

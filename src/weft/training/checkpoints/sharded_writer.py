@@ -49,7 +49,8 @@ class ShardedCheckpointWriter(CheckpointWriter):
     def submit(self, step: int, groups: Groups, facts: Mapping[str, Any]) -> None:
         self.wait()
         tensors, layout = rank_part(groups, self.rank)
-        content, state = serialize_tensors(tensors), serialize_state(facts)
+        content = serialize_tensors(tensors)
+        state = serialize_state(facts)
         self.saving = self.thread.submit(self._save_part, step, content, layout, state)
 
     def _save_part(self, step: int, content: bytes, layout: dict[str, Any], state: bytes) -> Path:

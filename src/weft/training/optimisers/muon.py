@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-COEFFICIENTS, STEPS, EPS = (3.4445, -4.7750, 2.0315), 5, 1e-7
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+STEPS = 5
+EPS = 1e-7
 
 
 def orthogonalise(matrix: Tensor) -> Tensor:
@@ -46,7 +48,8 @@ class BatchedMuon(Optimizer):
             trained = [p for p in group["params"] if p.grad is not None]
             if not trained:
                 continue
-            gradients, averages = [p.grad for p in trained], []
+            gradients = [p.grad for p in trained]
+            averages = []
             for p in trained:
                 state = self.state[p]
                 if "momentum_buffer" not in state:
@@ -64,7 +67,8 @@ class BatchedMuon(Optimizer):
 def subtract_orthogonal(parameters: list[Tensor], updates: list[Tensor], lr: float) -> None:
     """Subtract the orthogonal factors of updates of one shape; of a convolution, those of its matrix from patches to outputs."""
     shape = parameters[0].shape
-    rows, columns = shape[0], shape[1:].numel()
+    rows = shape[0]
+    columns = shape[1:].numel()
     update = (
         torch.stack([u.flatten(1) for u in updates]) if len(updates) > 1 else updates[0].flatten(1)
     )

@@ -70,11 +70,11 @@ class Optimiser:
         }
         for key, saved in state.items():
             name, _, field = key.rpartition("/")
-            optimizer, parameter = owner[name], self.parameters[name]
+            optimizer = owner[name]
+            parameter = self.parameters[name]
             value = read_like(parameter, saved)
-            stays = field == "step" and not optimizer.defaults.get(
-                "fused"
-            )  # torch counts on the CPU where it is not fused
+            # torch counts on the CPU where it is not fused
+            stays = field == "step" and not optimizer.defaults.get("fused")
             optimizer.state[parameter][field] = (
                 value.clone() if stays else value.to(parameter.device, copy=True)
             )
@@ -133,7 +133,8 @@ def parameter_groups(
     spec: Any, named: dict[str, nn.Parameter], facts: dict[str, ParameterFacts]
 ) -> list[dict[str, Any]]:
     """Parameters by how far below the head they are, where that matters (ELECTRA, arXiv:2003.10555, appendix B), and by decay."""
-    layers, decay = getattr(spec, "layer_decay", None) or 1.0, getattr(spec, "weight_decay", 0.0)
+    layers = getattr(spec, "layer_decay", None) or 1.0
+    decay = getattr(spec, "weight_decay", 0.0)
     groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
     for name, p in named.items():
         above = facts[name].layers_above if layers < 1 else 0

@@ -47,7 +47,8 @@ def sum_over_ranks(subtree: list[Tensor] | None, like: list[Tensor], leaves: int
         like: tensors of the same shapes.
         leaves: of all ranks.
     """
-    rank, ranks = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
+    ranks = dist.get_world_size()
     size = subtree_size(leaves, ranks)
     here = None if subtree is None else flatten(subtree)
     room = flatten([torch.empty_like(t) for t in like])

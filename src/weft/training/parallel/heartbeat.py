@@ -47,7 +47,8 @@ class Heartbeat:
         self.clock = 0.0  # seconds in which this process was running
         # Value of the clock when the store last answered; until it first does, the rank itself waits
         self.answered = float("inf")
-        self.joined, self.over = Event(), Event()
+        self.joined = Event()
+        self.over = Event()
 
     def run(self) -> None:
         """Watch until the rank is done or gone. Only the thread uses the store: a request may wait forever if its server is stopped."""
@@ -62,7 +63,8 @@ class Heartbeat:
 
     def watch(self) -> None:
         before = time.monotonic()
-        stopped, terminated = 0.0, float("inf")
+        stopped = 0.0
+        terminated = float("inf")
         while os.getppid() == self.process:
             signals = self.wait()
             if DONE in signals:
@@ -105,16 +107,19 @@ class Heartbeat:
 
     def exchange(self, store: Any) -> None:
         token = secrets.token_hex(8)  # no two processes publish the same
-        lost_key, next_key = "heartbeat/lost", f"heartbeat/{self.next}"
+        lost_key = "heartbeat/lost"
+        next_key = f"heartbeat/{self.next}"
         earlier = {key: read(store, key) for key in (lost_key, next_key)}
-        last, count = "", 0
+        last = ""
+        count = 0
         silent = 0  # beats that the store answered, since the next rank's count last changed
         while not self.over.is_set():
             count += 1
             # The store's process may have ended
             with suppress(RuntimeError):
                 store.set(f"heartbeat/{self.rank}", f"{token} {count}")
-                lost, now = read(store, lost_key), read(store, next_key)
+                lost = read(store, lost_key)
+                now = read(store, next_key)
                 self.answered = self.clock
                 if lost != earlier[lost_key]:
                     self.end(lost.partition(" ")[2])
@@ -122,7 +127,8 @@ class Heartbeat:
                 if now == earlier[next_key]:
                     now = ""  # it has not begun
                 changed = now != last or now.endswith("done") or not (now or self.joined.is_set())
-                last, silent = now, 0 if changed else silent + 1
+                last = now
+                silent = 0 if changed else silent + 1
                 # On their next beat, all ranks print the reason and end
                 if silent * PERIOD > self.timeout:
                     reason = f"rank {self.next} has not responded for {self.timeout:g} s"

@@ -14,7 +14,8 @@ from ...nn.layers.roles import parameter_facts
 
 def local_slices(tensor: Tensor) -> tuple[slice, ...]:
     """Return which part of the whole tensor is on this rank. Tensor parallelism cuts first, then FSDP cuts what is left."""
-    begin, size = [0] * tensor.dim(), list(tensor.shape)
+    begin = [0] * tensor.dim()
+    size = list(tensor.shape)
     if isinstance(tensor, DTensor):
         coordinate = tensor.device_mesh.get_coordinate()
         assert coordinate is not None
@@ -22,7 +23,8 @@ def local_slices(tensor: Tensor) -> tuple[slice, ...]:
             if (axis := getattr(tensor.placements[dim], "dim", None)) is not None:
                 rows = -(-size[axis] // tensor.device_mesh.size(dim))
                 first = min(rows * coordinate[dim], size[axis])
-                begin[axis], size[axis] = begin[axis] + first, min(rows, size[axis] - first)
+                begin[axis] = begin[axis] + first
+                size[axis] = min(rows, size[axis] - first)
     return tuple(slice(b, b + n) for b, n in zip(begin, size, strict=True))
 
 
@@ -47,7 +49,8 @@ def initialise_shards(module: nn.Module, spec: S.Spec, seed: int) -> None:
     facts = parameter_facts(module)
     low_rank = {p for p, part in module.named_modules() if isinstance(part, LoRALinear)}
     for name, tensor in named_tensors(module):
-        part, (path, _, kind) = local_tensor(tensor), name.rpartition(".")
+        part = local_tensor(tensor)
+        (path, _, kind) = name.rpartition(".")
         is_low_rank = path in low_rank and kind in ("narrow", "widen")
         if part.numel():
             whole = torch.zeros(tensor.shape, dtype=tensor.dtype, device=part.device)

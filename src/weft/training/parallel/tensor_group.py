@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-WHOLE, PART = Replicate(), Partial()
+WHOLE = Replicate()
+PART = Partial()
 
 
 def chunk(size: int, group: DeviceMesh) -> tuple[int, int]:

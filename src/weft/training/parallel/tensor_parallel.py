@@ -53,7 +53,9 @@ ATTENTIONS = (AttentionLayer, ProjectedAttention, ConditionalAttention)
 
 def shard_attention(layer: AttentionLayer, group: DeviceMesh) -> dict[Tensor, Shard]:
     """Heads on several ranks: the columns of queries, keys and values, and the rows of the output map."""
-    ranks, heads, kv_heads = group.size(), layer.heads, layer.kv_heads
+    ranks = group.size()
+    heads = layer.heads
+    kv_heads = layer.kv_heads
     if heads % ranks:
         raise ValueError(
             f"parallel.tensor = {ranks} does not divide {heads} heads; choose a divisor"
@@ -136,11 +138,13 @@ def check_hidden(hidden: int, group: DeviceMesh) -> None:
 
 def wrap_experts(linear: ExpertLinear, experts: int, group: DeviceMesh) -> None:
     """Only the tokens of this rank's experts are computed; the others' rows are 0."""
-    whole, (first, count) = linear.forward, chunk(experts, group)
+    whole = linear.forward
+    (first, count) = chunk(experts, group)
 
     def forward(x_TD: Tensor, ends_E: Tensor, expert_T: Tensor) -> Tensor:
         ends = [0, *ends_E.tolist()]
-        begin, end = ends[first], ends[first + count]
+        begin = ends[first]
+        end = ends[first + count]
         here_E = (ends_E[first : first + count] - begin).to(ends_E.dtype)
         y_TD = whole(x_TD[begin:end], here_E, expert_T[begin:end] - first)
         return F.pad(y_TD, (0, 0, begin, len(x_TD) - end))
@@ -161,7 +165,9 @@ class SequenceParts:
     """The tokens of one stack, split between its regions in training."""
 
     def __init__(self, stack: StackLayer, group: DeviceMesh) -> None:
-        self.group, self.length, self.split = group, 0, False
+        self.group = group
+        self.length = 0
+        self.split = False
         self.wrap_first(stack.blocks[0])
         self.wrap_norm(stack.norm)
         for part in stack.blocks.modules():
@@ -172,7 +178,8 @@ class SequenceParts:
         before = block.forward
 
         def forward(x_BLD: Tensor, *others: Any) -> Tensor:
-            self.length, self.split = x_BLD.shape[1], block.training
+            self.length = x_BLD.shape[1]
+            self.split = block.training
             x_BSD = split_sequence(x_BLD, self.group) if self.split else x_BLD
             y_BSD: Tensor = before(x_BSD, *others)
             return y_BSD
@@ -270,7 +277,8 @@ def apply_tensor_parallel(loss: Loss, group: DeviceMesh, whole_experts: bool = F
                 partial_parts |= set(region.modules())
     if loss.splits_vocabulary:
         split, parts_of_head = split_vocabulary(loss, group)
-        placements, partial_parts = placements | split, partial_parts | parts_of_head
+        placements = placements | split
+        partial_parts = partial_parts | parts_of_head
     rest = distribute(loss, group, placements, partial_parts)
     for block in [part for part in loss.modules() if isinstance(part, BlockLayer)]:
         inside = set(block.modules())

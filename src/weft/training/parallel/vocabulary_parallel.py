@@ -49,7 +49,8 @@ def split_vocabulary(loss: Loss, group: DeviceMesh) -> tuple[dict[Tensor, Shard]
 
 def wrap_embedding(embedding: TokenEmbedding, vocab_size: int, group: DeviceMesh) -> None:
     """Rows of the table on several ranks. The layer then reads a table of the batch's own rows."""
-    before, (first, _) = embedding.forward, chunk(vocab_size, group)
+    before = embedding.forward
+    (first, _) = chunk(vocab_size, group)
 
     def forward(ids_BL: Tensor, part_VD: Tensor, *others: Any) -> HiddenStates:
         at_BL = ids_BL - first
@@ -87,7 +88,8 @@ def wrap_lm_head(head: LMHeadLayer, vocab_size: int, group: DeviceMesh) -> None:
 @cross_entropy.register(DTensor)
 def shared_cross_entropy(logits_TV: DTensor, label_T: Tensor, smoothing: float = 0.0) -> Tensor:
     """Of logits whose columns are on several ranks."""
-    group, (placement,) = logits_TV.device_mesh, logits_TV.placements
+    group = logits_TV.device_mesh
+    (placement,) = logits_TV.placements
     assert placement == Shard(1), placement
     first, _ = chunk(logits_TV.shape[1], group)
 

@@ -6,7 +6,8 @@ from torch import Tensor
 
 def to_corners(box_4: Tensor) -> Tensor:
     """(…, 4) centre x, y, width, height -> left, top, right, bottom."""
-    centre, size = box_4[..., :2], box_4[..., 2:]
+    centre = box_4[..., :2]
+    size = box_4[..., 2:]
     return torch.cat((centre - size / 2, centre + size / 2), -1)
 
 
@@ -14,7 +15,8 @@ def generalized_iou(a_4: Tensor, b_4: Tensor) -> Tensor:
     """IoU - (hull - union) / hull of boxes as centre and size, broadcast (Rezatofighi et al. 2019, arXiv:1902.09630, algorithm 1).
 
     Two boxes without area have no overlap: a tiny number instead of 0 / 0."""
-    a, b = to_corners(a_4), to_corners(b_4)
+    a = to_corners(a_4)
+    b = to_corners(b_4)
     inner = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(
         min=0
     )

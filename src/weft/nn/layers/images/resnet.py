@@ -106,7 +106,8 @@ class ResNetBlock(nn.Module):
         self.layers = nn.ModuleList(ConvNorm(spec, *shape) for shape in shapes)
 
     def forward(self, x: Tensor, mask_B1RS: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        inside, y = mask_B1RS, x
+        inside = mask_B1RS
+        y = x
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, ConvNorm)
             inside = strided(inside, layer.stride)

@@ -26,7 +26,8 @@ class ShiftedWindowAttention(AttentionLayer):
     def __init__(self, spec: S.Attention, width: int) -> None:
         super().__init__(spec, width)
         assert isinstance(spec.pattern, S.ShiftedWindows)
-        self.size, self.shift = spec.pattern.size, spec.pattern.shift
+        self.size = spec.pattern.size
+        self.shift = spec.pattern.shift
         self.offsets = (
             with_role(
                 nn.Embedding((2 * self.size - 1) ** 2, spec.heads),
@@ -93,7 +94,8 @@ class ShiftedWindowAttention(AttentionLayer):
         assert self.offsets is not None
         cell = [torch.arange(n, device=self.offsets.weight.device) for n in window]
         row, column = (t.flatten() for t in torch.meshgrid(*cell, indexing="ij"))
-        row, column = row[:, None] - row + self.size - 1, column[:, None] - column + self.size - 1
+        row = row[:, None] - row + self.size - 1
+        column = column[:, None] - column + self.size - 1
         bias: Tensor = self.offsets(row * (2 * self.size - 1) + column)
         return bias.permute(2, 0, 1)[None]
 

@@ -10,7 +10,8 @@ from .resnet import ResNetLayer, kaiming_fan_in, max_pool_relu
 
 class ConvStemLayer(nn.ModuleList):
     def __init__(self, stem: S.ConvStem, channels: int, width: int) -> None:
-        kernel, stride = stem.kernel_size, stem.convolution_stride
+        kernel = stem.kernel_size
+        stride = stem.convolution_stride
         super().__init__(
             with_role(
                 nn.Conv2d(before, after, kernel, stride, padding=kernel // 2, bias=False),
