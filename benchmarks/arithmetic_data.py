@@ -1,8 +1,10 @@
-"""The text of recipes/gpt_arithmetic.py: solved problems of the ten arithmetic tasks, several of one task a document.
+"""The text of recipes/gpt_arithmetic.py: solved problems of the ten arithmetic tasks, several of
+one task a document.
 
     python -m benchmarks.arithmetic_data arithmetic [--count 200000] [--seed 0]
 
-Writes train.jsonl.gz, valid.jsonl.gz and tokenizer.json there. No problem of valid.jsonl.gz or of an evaluation is in train.jsonl.gz.
+Writes train.jsonl.gz, valid.jsonl.gz and tokenizer.json there. No problem of valid.jsonl.gz or of
+an evaluation is in train.jsonl.gz.
 """
 
 import argparse

@@ -1,9 +1,10 @@
-"""The data of recipes/instruct.py and recipes/prefer.py: questions with a short answer, and the same answer in many words.
+"""The data of recipes/instruct.py and recipes/prefer.py: questions with a short answer, and the
+same answer in many words.
 
     python -m benchmarks.assistant_data assistant [--count 4000] [--seed 0]
 
-Writes conversations (train.jsonl.gz, valid.jsonl.gz) and preferences (preferences.jsonl.gz, preferences_valid.jsonl.gz) there. A question
-is either to train on or held out, never both.
+Writes conversations (train.jsonl.gz, valid.jsonl.gz) and preferences (preferences.jsonl.gz,
+preferences_valid.jsonl.gz) there. A question is either to train on or held out, never both.
 """
 
 import argparse

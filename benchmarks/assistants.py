@@ -1,12 +1,15 @@
-"""What instruction and preference tuning do to a real assistant: SmolLM2-135M-Instruct learns to answer in one word.
+"""What instruction and preference tuning do to a real assistant: SmolLM2-135M-Instruct learns to
+answer in one word.
 
     python -m benchmarks.smollm2 DATA/smollm2
     python -m benchmarks.assistants DATA/smollm2 [--steps 40] [--questions 60] [--output runs] [--receipt FILE]
 
-Questions, answers and pairs are those of benchmarks.assistant_data; the ones that are asked were held out. Before, after instruction
-tuning, and after preference tuning of the original (DPO, with the original as reference) every model answers greedily, by its own chat
-template. An answer is right if it names the answer as a word. Of two answers the right one wins, of two right ones the shorter; the win
-rate is against the original, a draw counting half. A finished run is not run again. The last line is JSON.
+Questions, answers and pairs are those of benchmarks.assistant_data; the ones that are asked were
+held out. Before, after instruction tuning, and after preference tuning of the original (DPO, with
+the original as reference) every model answers greedily, by its own chat template. An answer is
+right if it names the answer as a word. Of two answers the right one wins, of two right ones the
+shorter; the win rate is against the original, a draw counting half. A finished run is not run
+again. The last line is JSON.
 """
 
 import argparse
@@ -121,7 +124,8 @@ def main() -> None:
         row = table[name]
         print(
             f"{name}: win rate {row['win rate']:.2f}, right {row['right']:.2f} (original "
-            f"{table['original']['right']:.2f}), {row['words']} words ({table['original']['words']})",
+            f"{table['original']['right']:.2f}), {row['words']} words "
+            f"({table['original']['words']})",
             flush=True,
         )
     table["questions"] = len(asked)

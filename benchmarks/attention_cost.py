@@ -1,15 +1,19 @@
-"""What one layer costs as the input grows: full attention, a window, Linformer, a convolution and a recurrent layer of one width.
+"""What one layer costs as the input grows: full attention, a window, Linformer, a convolution and a
+recurrent layer of one width.
 
     python -m benchmarks.attention_cost [--lengths 512 ... 32768] [--width 256] [--budget 300] [--receipt FILE]
 
-Forward and backward of one layer on one sequence, fp32, one thread. Each layer and length runs in a process of its own. Memory is the
-peak of the first pass above what the process held before it. Time is processor time, which a busy machine changes little: the best of all
-passes. A pass that would take longer than `--budget` seconds, or more memory than is free, as the shorter lengths predict, is skipped and
-named. The exponents are the slopes of log time and log memory
-over log length, from 4,096 tokens on. The theory (Vaswani et al. 2017, table 1) has n² for full attention and n for all others.
+Forward and backward of one layer on one sequence, fp32, one thread. Each layer and length runs in a
+process of its own. Memory is the peak of the first pass above what the process held before it. Time
+is processor time, which a busy machine changes little: the best of all passes. A pass that would
+take longer than `--budget` seconds, or more memory than is free, as the shorter lengths predict, is
+skipped and named. The exponents are the slopes of log time and log memory over log length, from
+4,096 tokens on. The theory (Vaswani et al. 2017, table 1) has n² for full attention and n for all
+others.
 
-The last line is JSON. Exit code 1 where at 16,384 tokens the window is less than five times as fast as full attention, or at 32,768
-tokens needs more than 2 GB. With `--receipt`, the picture lands beside it.
+The last line is JSON. Exit code 1 where at 16,384 tokens the window is less than five times as fast
+as full attention, or at 32,768 tokens needs more than 2 GB. With `--receipt`, the picture lands
+beside it.
 """
 
 import argparse
@@ -176,7 +180,8 @@ def one(name: str, length: int, given: argparse.Namespace) -> Cell:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(
-            f"{name} at {length:,} tokens failed: {(done.stderr.strip() or 'no message').splitlines()[-1]}"
+            f"{name} at {length:,} tokens failed: "
+            f"{(done.stderr.strip() or 'no message').splitlines()[-1]}"
         )
     cell: Cell = json.loads(done.stdout.splitlines()[-1])
     return cell
@@ -211,7 +216,8 @@ def measure_all(given: argparse.Namespace) -> tuple[dict[str, dict[int, Cell]], 
                 tokens, start, seconds = elapsed[later]
                 left += start + seconds * (n / tokens) ** POWER.get(later, 1)
         print(
-            f"[{i + 1}/{len(order)}] {name:11} {length:6,} tokens: {cell['seconds'] * 1e3:10,.1f} ms {cell['megabytes']:8,.1f} MB; "
+            f"[{i + 1}/{len(order)}] {name:11} {length:6,} tokens: {cell['seconds'] * 1e3:10,.1f} "
+            f"ms {cell['megabytes']:8,.1f} MB; "
             f"about {left / 60:.0f} min left",
             flush=True,
         )
@@ -286,15 +292,18 @@ def panel(found: Found, what: str, title: str, left: float) -> str:
     parts = [f'<text x="{left + LEFT}" y="{TOP - 14}">{escape(title)}</text>']
     parts += [
         f'<path d="M{x(lengths[0])} {y(10**p):.1f}H{x(lengths[-1])}" stroke="#e5e7eb"/>'
-        f'<text x="{x(lengths[0]) - 8}" y="{y(10**p) + 4:.1f}" text-anchor="end">{10.0**p:,g}</text>'
+        f'<text x="{x(lengths[0]) - 8}" y="{y(10**p) + 4:.1f}" '
+        f'text-anchor="end">{10.0**p:,g}</text>'
         for p in range(low, high + 1)
     ]
     parts += [
-        f'<text x="{x(n):.1f}" y="{TOP + HIGH + 20}" text-anchor="middle">{n if n < 1024 else f"{n // 1024}k"}</text>'
+        f'<text x="{x(n):.1f}" y="{TOP + HIGH + 20}" '
+        f'text-anchor="middle">{n if n < 1024 else f"{n // 1024}k"}</text>'
         for n in lengths
     ]
     parts.append(
-        f'<text x="{left + (LEFT + WIDE) / 2}" y="{TOP + HIGH + 40}" text-anchor="middle">tokens</text>'
+        f'<text x="{left + (LEFT + WIDE) / 2}" y="{TOP + HIGH + 40}" '
+        'text-anchor="middle">tokens</text>'
     )
     for colour, row in zip(COLOURS, rows.values(), strict=True):
         points = " ".join(f"{x(n):.1f},{y(v):.1f}" for n, v in row)
@@ -310,7 +319,8 @@ def panel(found: Found, what: str, title: str, left: float) -> str:
 def picture(found: Found) -> str:
     """Time and memory over the length, both axes logarithmic."""
     parts = [
-        f'<text x="{LEFT}" y="22" font-weight="600">One layer, width {found["width"]}: forward and backward of one sequence</text>',
+        f'<text x="{LEFT}" y="22" font-weight="600">One layer, width {found["width"]}: forward and '
+        "backward of one sequence</text>",
         panel(found, "seconds", "seconds", 0),
         panel(found, "megabytes", "peak memory, MB", WIDE),
     ]
@@ -325,8 +335,10 @@ def picture(found: Found) -> str:
                 f'<text x="{edge}" y="{TOP + 28 + 40 * i}">time grows as n^{power:.2f}</text>'
             )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{edge + 160}" height="{TOP + HIGH + 56}" font-family="sans-serif" '
-        f'font-size="12" fill="#374151"><rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{edge + 160}" height="{TOP + HIGH + 56}" '
+        'font-family="sans-serif" '
+        'font-size="12" fill="#374151"><rect width="100%" height="100%" '
+        f'fill="white"/>{"".join(parts)}</svg>\n'
     )
 
 

@@ -1,11 +1,13 @@
-"""Does GPT's auxiliary loss help? Fine-tuning of one small GPT, pre-trained on wikitext-2, with and without the next tokens of the task's own
-rows in the loss (Radford et al. 2018, section 3.2: L3 = L2 + λ · L1, λ = .5; their table 5 takes it away).
+"""Does GPT's auxiliary loss help? Fine-tuning of one small GPT, pre-trained on wikitext-2, with and
+without the next tokens of the task's own rows in the loss (Radford et al. 2018, section 3.2: L3 =
+L2 + λ · L1, λ = .5; their table 5 takes it away).
 
     python -m benchmarks.auxiliary_lm [--weights 0 0.5] [--seeds 3] [--pretraining-steps 200] [--output runs] [--receipt FILE]
 
-Everything else is the same: pre-trained weights, the first 2,000 sentences of SST-2 and the first 1,600 pairs of SICK, steps, rate and
-seeds. Accuracy is on SST-2's dev set and on the last fifth of SICK. The difference has the standard error of its mean over seeds. A
-finished run is not run again. --quick takes three steps of each run. The last line is JSON.
+Everything else is the same: pre-trained weights, the first 2,000 sentences of SST-2 and the first
+1,600 pairs of SICK, steps, rate and seeds. Accuracy is on SST-2's dev set and on the last fifth of
+SICK. The difference has the standard error of its mean over seeds. A finished run is not run again.
+--quick takes three steps of each run. The last line is JSON.
 """
 
 import json
@@ -82,7 +84,9 @@ def tuning(task: str, weight: float, seed: int, pretrained: R.Recipe, folder: Pa
 
 
 def summary(scores: dict[str, list[float]]) -> dict[str, Any]:
-    """Per weight the mean and deviation; against the first weight the mean difference of seeds and its standard error."""
+    """Per weight the mean and deviation; against the first weight the mean difference of seeds and
+    its standard error.
+    """
     result: dict[str, Any] = {}
     first = next(iter(scores.values()))
     for weight, values in scores.items():

@@ -3,8 +3,9 @@
     python -m benchmarks.course                                # sinusoids, masks, activations, schedules: seconds
     python -m benchmarks.course --train [--receipt FILE]       # a small ViT and a small MAE, and what they learned
 
-The first four are drawn from Weft's own layers. With `--train`, `recipes/vit.py:fashion_mnist` and `recipes/mae.py:cifar10` are trained
-for `--steps` steps each, fewer than they have, into `--runs`, where finished runs are used again; then the figures of ViT's section
+The first four are drawn from Weft's own layers. With `--train`, `recipes/vit.py:fashion_mnist` and
+`recipes/mae.py:cifar10` are trained for `--steps` steps each, fewer than they have, into `--runs`,
+where finished runs are used again; then the figures of ViT's section
 4.5 and of MAE are drawn from validation images. The last line is JSON.
 """
 
@@ -145,7 +146,9 @@ def draw_schedules(steps: int = 1000) -> Figure:
 
 
 def train(name: str, steps: int, runs: Path) -> tuple[R.Recipe, str, float]:
-    """Train a recipe for fewer steps, or use its finished run; return it, its folder and its validation loss."""
+    """Train a recipe for fewer steps, or use its finished run; return it, its folder and its
+    validation loss.
+    """
     warmup = f"schedule.warmup_steps={steps // 10}"
     recipe = weft.load_recipe(name, [f"steps={steps}", warmup, "eval_every=null", "precision=fp32"])
     folder = trials.train(recipe, runs)
@@ -154,7 +157,9 @@ def train(name: str, steps: int, runs: Path) -> tuple[R.Recipe, str, float]:
 
 
 def draw_vit(folder: str, recipe: R.Recipe, caption: str) -> tuple[Figure, list[float]]:
-    """Draw filters, position similarity and attention distance of a ViT; return the mean distance of each block, in pixels."""
+    """Draw filters, position similarity and attention distance of a ViT; return the mean distance
+    of each block, in pixels.
+    """
     model = weft.load(f"{folder}/model").eval()
     assert isinstance(model.spec.source, S.Patches)
     images = validation_images(recipe, 64)
@@ -228,7 +233,9 @@ def validation_images(recipe: R.Recipe, count: int) -> torch.Tensor:
 
 
 def draw_reconstructions(folder: str, recipe: R.Recipe, file: Path) -> float:
-    """Write three rows of pictures: image, visible patches, rebuilt; return the mean error of hidden pixels."""
+    """Write three rows of pictures: image, visible patches, rebuilt; return the mean error of
+    hidden pixels.
+    """
     from weft.inference.open_model import open_model
     from weft.inference.reconstruct import reconstruct
 

@@ -1,9 +1,11 @@
 """What filters and deduplication cost: `python -m benchmarks.deduplicate [--megabytes 40] [--ray]`.
 
-The text is words drawn after Zipf, in documents of many lengths; a tenth of them repeat an earlier one, and a tenth repeat one with some
-words changed. Each stage is timed on one core in processor seconds; then the whole of `weft prepare` with and without filters. With `--ray`,
-two workers of a Ray cluster prepare the same, and the hashes are compared. The last line is JSON: megabytes a second per core, what was found
-of what was planted, bytes and memory per billion documents, and core-hours and money per terabyte at a price that is given, not measured.
+The text is words drawn after Zipf, in documents of many lengths; a tenth of them repeat an earlier
+one, and a tenth repeat one with some words changed. Each stage is timed on one core in processor
+seconds; then the whole of `weft prepare` with and without filters. With `--ray`, two workers of a
+Ray cluster prepare the same, and the hashes are compared. The last line is JSON: megabytes a second
+per core, what was found of what was planted, bytes and memory per billion documents, and core-hours
+and money per terabyte at a price that is given, not measured.
 """
 
 import argparse
@@ -46,7 +48,9 @@ BILLION = 10**9
 def corpus(
     megabytes: float, seed: int = 0
 ) -> tuple[list[str], dict[str, list[int]], dict[int, float]]:
-    """Documents; the indices of the planted copies, exact ones, and near ones by the share of changed words; their Jaccard similarities."""
+    """Documents; the indices of the planted copies, exact ones, and near ones by the share of
+    changed words; their Jaccard similarities.
+    """
     similarity: dict[int, float] = {}
     draw = np.random.default_rng(seed)
     words = zipfian(int(megabytes * 1e6), seed).split()

@@ -1,14 +1,16 @@
-"""Detection: blood cells in COCO's layout, what several runs reached at the same cost, and what a detector sees.
+"""Detection: blood cells in COCO's layout, what several runs reached at the same cost, and what a
+detector sees.
 
     python -m benchmarks.detection bccd DATA/bccd [--archive DATA/bccd/bccd.tar]
     python -m benchmarks.detection curves runs/detr runs/detr-anchors runs/detr-denoising
         [--plot curves.svg] [--boxes boxes.png] [--maps maps.png] [--receipt FILE]
 
-`bccd` reads the archive of BCCD (images, and a list of boxes as left, top, right and bottom) and writes train.json, val.json and
-test.json beside the images. `curves` prints the validation's AP of each run by step, training FLOP and seconds; the last line is JSON.
-Of the run whose averaged weights have the best AP, --boxes draws the objects that it detects in the first validation images, and --maps,
-of one of them, where the encoder looks from the middle of each object and where the decoder looks for it, as in figures 3 and 6 of DETR's
-paper.
+`bccd` reads the archive of BCCD (images, and a list of boxes as left, top, right and bottom) and
+writes train.json, val.json and test.json beside the images. `curves` prints the validation's AP of
+each run by step, training FLOP and seconds; the last line is JSON. Of the run whose averaged
+weights have the best AP, --boxes draws the objects that it detects in the first validation images,
+and --maps, of one of them, where the encoder looks from the middle of each object and where the
+decoder looks for it, as in figures 3 and 6 of DETR's paper.
 """
 
 import argparse
@@ -74,7 +76,9 @@ def write_bccd(folder: Path, archive: Path) -> None:
 
 
 def with_noised_queries(recipe: R.Recipe) -> R.Recipe:
-    """The recipe with as many queries as training has, for counting: noised ones too, for the most objects that an image has."""
+    """The recipe with as many queries as training has, for counting: noised ones too, for the most
+    objects that an image has.
+    """
     from weft.data.reading.files import find
 
     assert isinstance(recipe.task, R.Detection)
@@ -182,7 +186,9 @@ def draw_detections(run: Path, path: Path) -> None:
 
 
 def draw_maps(run: Path, path: Path) -> None:
-    """Write where the encoder looks from the middle of each object, and where the decoder looks for it: mean of the last layer's heads."""
+    """Write where the encoder looks from the middle of each object, and where the decoder looks for
+    it: mean of the last layer's heads.
+    """
     from matplotlib import pyplot
     from matplotlib.patches import Rectangle
 

@@ -2,9 +2,10 @@
 
     python -m benchmarks.experts [--steps 300] [--seeds 3] [--output runs] [--receipt FILE]
 
-Characters of Shakespeare, eight experts per layer, one or two of them per token. For each: the entropy of the load in the last tenth of the
-training steps (1: every expert gets as many tokens; 0: one gets all), the largest share of an expert (0.125 when even), and the validation
-loss of the characters without the routers' terms. The last line is JSON.
+Characters of Shakespeare, eight experts per layer, one or two of them per token. For each: the
+entropy of the load in the last tenth of the training steps (1: every expert gets as many tokens; 0:
+one gets all), the largest share of an expert (0.125 when even), and the validation loss of the
+characters without the routers' terms. The last line is JSON.
 """
 
 import argparse
@@ -94,7 +95,8 @@ def main() -> None:
     began = time.perf_counter()
     found: list[dict[str, Any]] = []
     print(
-        f"{'top-k':>5} {'losses':>8}   entropy of the load     largest share           validation, nats"
+        f"{'top-k':>5} {'losses':>8}   entropy of the load     largest share           validation, "
+        "nats"
     )
     for top_k in (1, 2):
         for name, weights in WEIGHTS.items():

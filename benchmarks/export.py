@@ -1,10 +1,12 @@
-"""Every shipped recipe leaves: trained for a few steps on generated data, converted, opened by transformers or sentence-transformers.
+"""Every shipped recipe leaves: trained for a few steps on generated data, converted, opened by
+transformers or sentence-transformers.
 
     python -m benchmarks.export [--only bert] [--receipt FILE]
 
-The columns: which class opens the folder; how many comparisons of token ids, pixels, generated tokens, vectors and class probabilities
-were made and how many differ (`weft.evaluate.compare`); the largest difference of the model's outputs. Exit code 1 where anything
-differs. The last line is JSON: recipe -> class and comparisons.
+The columns: which class opens the folder; how many comparisons of token ids, pixels, generated
+tokens, vectors and class probabilities were made and how many differ (`weft.evaluate.compare`); the
+largest difference of the model's outputs. Exit code 1 where anything differs. The last line is
+JSON: recipe -> class and comparisons.
 """
 
 import argparse
@@ -122,7 +124,8 @@ def main() -> None:
     every = recipes()
     found: dict[str, dict[str, Any]] = {}
     print(
-        f"{'recipe':26} {'opened by':44} {'outputs':>8}  tokens, images, generation, embeddings, classes: compared, differ",
+        f"{'recipe':26} {'opened by':44} {'outputs':>8}  tokens, images, generation, embeddings, "
+        "classes: compared, differ",
         flush=True,
     )
     here = Path.cwd()
@@ -137,7 +140,8 @@ def main() -> None:
                     f"{check} {c['compared']} {c['differ']}" for check, c in own["checks"].items()
                 )
                 print(
-                    f"{name:26} {own['class']:44} {own['outputs']:8.0e}  {said}{'' if own['same'] else '  NOT THE SAME'}",
+                    f"{name:26} {own['class']:44} {own['outputs']:8.0e}  "
+                    f"{said}{'' if own['same'] else '  NOT THE SAME'}",
                     flush=True,
                 )
         os.chdir(here)

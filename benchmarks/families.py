@@ -1,10 +1,12 @@
-"""Forward and forward+backward of our models beside transformers' same model and weights: one process, alternating.
+"""Forward and forward+backward of our models beside transformers' same model and weights: one
+process, alternating.
 
     python -m benchmarks.families [--rounds 15] [--only gpt2]
 
-Dropout is off on both sides (training speed with dropout is another benchmark); transformers runs with its default kernel (SDPA).
-A time is the best of all rounds; a ratio (above 1: we are faster) is the median over rounds of two neighbours, so a busy machine
-slows both. The last line is JSON: model/precision/pass -> both times in milliseconds and their ratio.
+Dropout is off on both sides (training speed with dropout is another benchmark); transformers runs
+with its default kernel (SDPA). A time is the best of all rounds; a ratio (above 1: we are faster)
+is the median over rounds of two neighbours, so a busy machine slows both. The last line is JSON:
+model/precision/pass -> both times in milliseconds and their ratio.
 """
 
 import argparse
@@ -147,7 +149,8 @@ def main() -> None:
     torch.manual_seed(0)
     found: dict[str, dict[str, float]] = {}
     print(
-        f"{'model':6} {'precision':9} {'pass':17} {'weft ms':>9} {'transformers ms':>16} {'ratio':>6}",
+        f"{'model':6} {'precision':9} {'pass':17} {'weft ms':>9} {'transformers ms':>16} "
+        f"{'ratio':>6}",
         flush=True,
     )
     for name, (other, batch) in cases().items():
@@ -175,7 +178,8 @@ def main() -> None:
                     "ratio": round(ratio, 3),
                 }
                 print(
-                    f"{name:6} {'bf16' if bf16 else 'fp32':9} {key.rsplit('/', 1)[1]:17} {a:9.1f} {b:16.1f} {ratio:6.2f}",
+                    f"{name:6} {'bf16' if bf16 else 'fp32':9} {key.rsplit('/', 1)[1]:17} {a:9.1f} "
+                    f"{b:16.1f} {ratio:6.2f}",
                     flush=True,
                 )
     if given.receipt:

@@ -1,12 +1,14 @@
-"""Does masked autoencoding pay where labels are few? A ViT pre-trained on all images, then fine-tuned on a few per cent of the labels,
-beside the same ViT from scratch; least squares and a linear head on its frozen features; and fine-tuning at twice the resolution.
+"""Does masked autoencoding pay where labels are few? A ViT pre-trained on all images, then
+fine-tuned on a few per cent of the labels, beside the same ViT from scratch; least squares and a
+linear head on its frozen features; and fine-tuning at twice the resolution.
 
     python -m benchmarks.few_labels [--labels 0.05] [--seeds 3] [--steps 2000] [--set steps=…] [--output runs]
                                      [--rows scratch fine-tuned …] [--draw FILE.png] [--receipt FILE] [--quick]
 
---set changes the pre-training recipe, recipes/mae.py:cifar10. The accuracy is on the whole test set. Steps, batches, transforms and
-candidates of the learning rate are the same with and without pre-training: each has the better of two on the first seed, judged on the
-last tenth of the training images, whose labels nothing else uses. A finished run is not run again. The last line is JSON.
+--set changes the pre-training recipe, recipes/mae.py:cifar10. The accuracy is on the whole test
+set. Steps, batches, transforms and candidates of the learning rate are the same with and without
+pre-training: each has the better of two on the first seed, judged on the last tenth of the training
+images, whose labels nothing else uses. A finished run is not run again. The last line is JSON.
 """
 
 import argparse
@@ -41,7 +43,9 @@ def muon(rate: float) -> R.Muon:
 
 
 def classifier(pretrained: R.Recipe, name: str, labels: float, steps: int) -> R.Recipe:
-    """The trunk of a masked autoencoder with a head for the classes, on the first `labels` of the training images."""
+    """The trunk of a masked autoencoder with a head for the classes, on the first `labels` of the
+    training images.
+    """
     model = replace(pretrained.model, head=weft.ClassifierHead(num_labels=10))
     base = weft.load_recipe("recipes/vit.py:cifar10")
     assert isinstance(pretrained.data.train, R.Source)
@@ -80,8 +84,9 @@ def accuracies(recipe: R.Recipe, seeds: int, output: Path) -> dict[str, Any]:
 
 
 def twice_as_large(recipe: R.Recipe, start: str) -> R.Recipe:
-    """Go on from a fine-tuned model with images of twice the side, a quarter of the steps: four times as many patches of the same size
-    (Dosovitskiy et al. 2020, section 3.2)."""
+    """Go on from a fine-tuned model with images of twice the side, a quarter of the steps: four
+    times as many patches of the same size (Dosovitskiy et al. 2020, section 3.2).
+    """
     source = recipe.model.source
     assert isinstance(source, weft.Patches)
     side = 2 * source.image_size

@@ -1,4 +1,6 @@
-"""Small generated data in the formats that the shipped recipes read, and recipes cut to a few steps on them."""
+"""Small generated data in the formats that the shipped recipes read, and recipes cut to a few steps
+on them.
+"""
 
 import gzip
 import json
@@ -179,7 +181,9 @@ def make_data(home: Path, data: R.Data) -> None:
 
 
 def write_arrays(path: Path) -> None:
-    """Ten images and their classes, as CIFAR-10's npz or one of Fashion-MNIST's idx files holds them."""
+    """Ten images and their classes, as CIFAR-10's npz or one of Fashion-MNIST's idx files holds
+    them.
+    """
     labels = np.arange(10, dtype=np.uint8)
     if path.suffix == ".npz":
         pixels = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3), np.uint8)

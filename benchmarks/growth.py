@@ -1,10 +1,13 @@
-"""What did training do to a model? Per block, the size of its matrices now and at the start, the size of what each branch adds beside the
-residual stream it is added to, and how far the encoder's outputs still differ (`weft.observe.spread`); for ELECTRA also how well the
-discriminator ranks replaced tokens.
+"""What did training do to a model? Per block, the size of its matrices now and at the start, the
+size of what each branch adds beside the residual stream it is added to, and how far the encoder's
+outputs still differ (`weft.observe.spread`); for ELECTRA also how well the discriminator ranks
+replaced tokens.
 
     python -m benchmarks.growth runs/electra-mini [runs/bert-mini ...] [--receipt FILE]
 
-Sizes are root mean squares. Streams, branches and outputs are those of validation rows. The discriminator is compared with scores that know only how often each token is a replaced one, counted on every other validation token. The last line is JSON.
+Sizes are root mean squares. Streams, branches and outputs are those of validation rows. The
+discriminator is compared with scores that know only how often each token is a replaced one, counted
+on every other validation token. The last line is JSON.
 """
 
 import argparse
@@ -66,7 +69,9 @@ def batches(made: run.Run) -> list[Batch]:
 
 
 def watch(model: torch.nn.Module) -> dict[str, list[tuple[float, float]]]:
-    """The residual stream before each branch and what the branch adds to it, gathered while the model runs."""
+    """The residual stream before each branch and what the branch adds to it, gathered while the
+    model runs.
+    """
     seen: dict[str, list[tuple[float, float]]] = defaultdict(list)
 
     def hear(branch: str, part: Any, given: Any, _: Any) -> None:
@@ -89,7 +94,9 @@ def outputs(objective: Loss, batch: Batch) -> dict[str, float]:
 
 
 def ranking(score: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Area under the ROC curve, where chance is 0.5, and average precision, where chance is the share of replaced tokens."""
+    """Area under the ROC curve, where chance is 0.5, and average precision, where chance is the
+    share of replaced tokens.
+    """
     order = np.argsort(score, kind="stable")
     rank = np.empty(len(order))
     rank[order] = np.arange(1, len(order) + 1)
@@ -105,7 +112,9 @@ def ranking(score: np.ndarray, truth: np.ndarray) -> dict[str, float]:
 
 
 def judged(objective: ReplacedTokenLoss, batch: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every token that counts: the discriminator's score, whether it was replaced, and which it is."""
+    """Of every token that counts: the discriminator's score, whether it was replaced, and which it
+    is.
+    """
     answer = objective.forward_outputs(batch)
     at_T = batch["labels_at"]
     filled = batch["tokens"].flatten().index_copy(0, at_T, answer.drawn_T)
@@ -180,8 +189,10 @@ def show(folder: Path, found: dict[str, Any]) -> None:
     size = found["blocks"]
     outputs = found["outputs"]
     print(
-        f"{folder}, step {found['step']:,}: matrices of blocks {size['start']:.3f} at the start, {size['now']:.3f} now; "
-        f"the outputs' rank {outputs['start']['rank']:.1f} at the start, {outputs['now']['rank']:.1f} now, "
+        f"{folder}, step {found['step']:,}: matrices of blocks {size['start']:.3f} at the start, "
+        f"{size['now']:.3f} now; "
+        f"the outputs' rank {outputs['start']['rank']:.1f} at the start, "
+        f"{outputs['now']['rank']:.1f} now, "
         f"common share {outputs['start']['common']:.2f} and {outputs['now']['common']:.2f}",
         flush=True,
     )
@@ -189,7 +200,8 @@ def show(folder: Path, found: dict[str, Any]) -> None:
         print(f"  {name:32} stream {size['stream']:6.2f}, adds {size['added']:6.2f}")
     if judge := found.get("discriminator"):
         print(
-            f"  replaced tokens: loss {judge['loss']:.3f}, AUC {judge['auc']:.3f} (by the token alone {judge['token alone']['auc']:.3f})"
+            f"  replaced tokens: loss {judge['loss']:.3f}, AUC {judge['auc']:.3f} (by the token "
+            f"alone {judge['token alone']['auc']:.3f})"
         )
 
 

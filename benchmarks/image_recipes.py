@@ -2,8 +2,9 @@
 
     python -m benchmarks.image_recipes vit:fashion_mnist swin:tiny [--seeds 3 1] [--set steps=9380] [--output runs] [--plot FILE.svg] [--receipt FILE]
 
-The accuracy is that of `weft evaluate` on the validation images, of the weights that the recipe selects. A finished run is not run again.
-The last line is JSON: recipe -> parameters, FLOP, accuracy of each seed, and the validation curve of each.
+The accuracy is that of `weft evaluate` on the validation images, of the weights that the recipe
+selects. A finished run is not run again. The last line is JSON: recipe -> parameters, FLOP,
+accuracy of each seed, and the validation curve of each.
 """
 
 import argparse
@@ -31,7 +32,8 @@ def train(recipe: R.Recipe, folder: Path) -> float:
     for event in train_steps(recipe, folder):
         if event.validation is not None:
             print(
-                f"  {recipe.name} step {event.step:,}/{recipe.steps:,} accuracy {event.validation['accuracy']:.4f}",
+                f"  {recipe.name} step {event.step:,}/{recipe.steps:,} accuracy "
+                f"{event.validation['accuracy']:.4f}",
                 flush=True,
             )
     return float(weft.evaluate(str(folder))["accuracy"])

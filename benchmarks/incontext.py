@@ -1,11 +1,14 @@
-"""In context: what a model answers after a few examples, without training for it (Brown et al. 2020, arXiv:2005.14165, figure 3.10).
+"""In context: what a model answers after a few examples, without training for it (Brown et al.
+2020, arXiv:2005.14165, figure 3.10).
 
     python -m benchmarks.smollm2 smollm2
     python -m benchmarks.incontext --model smollm2 [--own RUN] [--shots 0 1 4 16] [--count 60] [--same 24] [--receipt FILE]
 
-For the model: the answers to the lines of a lecture, and the ten arithmetic tasks after so many examples; for `--own`, a run of
-recipes/gpt_arithmetic.py, the same questions. `--same` prompts are also answered by transformers: greedy text, token for token. What is
-finished is stored under `--output`; running it again continues. With `--receipt`, a picture lands beside it. The last line is JSON.
+For the model: the answers to the lines of a lecture, and the ten arithmetic tasks after so many
+examples; for `--own`, a run of recipes/gpt_arithmetic.py, the same questions. `--same` prompts are
+also answered by transformers: greedy text, token for token. What is finished is stored under
+`--output`; running it again continues. With `--receipt`, a picture lands beside it. The last line
+is JSON.
 """
 
 import argparse
@@ -88,7 +91,8 @@ def measure(name: str, given: argparse.Namespace, dtype: torch.dtype) -> dict[st
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 kept.write_text(json.dumps(done, indent=1))
                 print(
-                    f"  {Path(name).name} {key}: {one['exact_match']:.0%}, {one['seconds']} s; {one['first'][0]}",
+                    f"  {Path(name).name} {key}: {one['exact_match']:.0%}, {one['seconds']} s; "
+                    f"{one['first'][0]}",
                     flush=True,
                 )
     table = {
@@ -109,7 +113,9 @@ def measure(name: str, given: argparse.Namespace, dtype: torch.dtype) -> dict[st
 
 
 def same(folder: str, count: int, batch: int, most: int = 16) -> dict[str, Any]:
-    """Greedy tokens here, many prompts of unequal length at once, and in transformers, one prompt at a time; both in float32."""
+    """Greedy tokens here, many prompts of unequal length at once, and in transformers, one prompt
+    at a time; both in float32.
+    """
     from transformers import AutoModelForCausalLM
 
     writer = TextGenerator(open_model(folder))
@@ -200,7 +206,8 @@ def picture(found: dict[str, Any]) -> str:
     }
     shown = [name for name in titles if name in found]
     parts = [
-        '<text x="48" y="22" font-weight="600">Ten arithmetic tasks: per cent right after so many examples</text>'
+        '<text x="48" y="22" font-weight="600">Ten arithmetic tasks: per cent right after so many '
+        "examples</text>"
     ]
     parts += [
         panel(
@@ -217,8 +224,10 @@ def picture(found: dict[str, Any]) -> str:
         for i, (colour, task) in enumerate(zip(COLOURS, arithmetic.TASKS, strict=True))
     ]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{edge + 50}" height="{TOP + HIGH + 36}" font-family="sans-serif" '
-        f'font-size="12" fill="#374151"><rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{edge + 50}" height="{TOP + HIGH + 36}" '
+        'font-family="sans-serif" '
+        'font-size="12" fill="#374151"><rect width="100%" height="100%" '
+        f'fill="white"/>{"".join(parts)}</svg>\n'
     )
 
 

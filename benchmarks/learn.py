@@ -1,11 +1,12 @@
-"""Does it learn? Recipes trained from nothing on real data, beside what counting words alone would reach.
+"""Does it learn? Recipes trained from nothing on real data, beside what counting words alone would
+reach.
 
     python -m benchmarks.learn recipes/gpt_char.py recipes/bert.py [--seeds 3] [--output runs] [--receipt FILE]
 
-For each recipe: the validation loss over the whole of the validation data, its terms, the seconds of the training steps, and the
-unigram loss: the cross entropy of the same labels under their frequencies in training; for next sentence, what the lengths of both
-segments alone give. With `--receipt`, each curve lands beside it.
-The last line is JSON.
+For each recipe: the validation loss over the whole of the validation data, its terms, the seconds
+of the training steps, and the unigram loss: the cross entropy of the same labels under their
+frequencies in training; for next sentence, what the lengths of both segments alone give. With
+`--receipt`, each curve lands beside it. The last line is JSON.
 """
 
 import argparse
@@ -36,7 +37,9 @@ from .trials import build_run, train_steps
 
 
 def unigram(made: Run, batches: int = 200) -> float:
-    """The cross entropy of the validation labels under their frequencies in the first training batches, one added to each."""
+    """The cross entropy of the validation labels under their frequencies in the first training
+    batches, one added to each.
+    """
     recipe = made.recipe
     corruption = made.preprocess
     seen = np.ones(made.prepared.train.meta.vocab_size or 1)
@@ -66,8 +69,10 @@ def unigram(made: Run, batches: int = 200) -> float:
 
 
 def lengths_alone(made: Run, most: int = 20_000, bins: int = 8) -> float:
-    """The cross entropy of the validation's next-sentence labels under their frequencies in training rows with similar lengths of A and
-    of B, one added to each: what can be known without reading a word."""
+    """The cross entropy of the validation's next-sentence labels under their frequencies in
+    training rows with similar lengths of A and of B, one added to each: what can be known without
+    reading a word.
+    """
     corruption = made.preprocess
     length = made.recipe.batch.length
     end = made.prepared.train.meta.special_tokens["eos"]
@@ -97,7 +102,8 @@ def learn(recipe: R.Recipe, out: Path) -> dict[str, Any]:
     for event in train_steps(recipe, out, on_start=lambda made, *_: held.append(made)):
         if event.step % max(1, recipe.steps // 10) == 0:
             print(
-                f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, {event.seconds * 1e3:.0f} ms",
+                f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, "
+                f"{event.seconds * 1e3:.0f} ms",
                 flush=True,
             )
     made = held[0] if held else build_run(recipe)
@@ -171,7 +177,8 @@ def main() -> None:
             if kind in rows[0]
         )
         print(
-            f"{name}: validation {', '.join(f'{loss:.4f}' for loss in losses)}; counting alone: {alone or 'not known'}; "
+            f"{name}: validation {', '.join(f'{loss:.4f}' for loss in losses)}; counting alone: "
+            f"{alone or 'not known'}; "
             f"{rows[0]['seconds']:.0f} s",
             flush=True,
         )

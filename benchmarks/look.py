@@ -1,9 +1,11 @@
-"""What `weft look` costs beyond loading: 512 tokens through BERT base, 12 layers of 12 heads, to a page.
+"""What `weft look` costs beyond loading: 512 tokens through BERT base, 12 layers of 12 heads, to a
+page.
 
     python -m benchmarks.look [--repeats 5] [--receipt docs/results/look.json]
 
-The weights are random, so that all of them attend widely: the page of such maps compresses least. The least of all repeats counts; processor
-time is that of all threads, which a busy machine changes little. Exit code 1 if it takes 3 s or more, or the page has 10 MB or more.
+The weights are random, so that all of them attend widely: the page of such maps compresses least.
+The least of all repeats counts; processor time is that of all threads, which a busy machine changes
+little. Exit code 1 if it takes 3 s or more, or the page has 10 MB or more.
 """
 
 import argparse

@@ -1,12 +1,14 @@
-"""One T5 for several tasks, beside one per task: the same FLOPs in all (T5, arXiv:1910.10683, section 3.5.2).
+"""One T5 for several tasks, beside one per task: the same FLOPs in all (T5, arXiv:1910.10683,
+section 3.5.2).
 
     python -m benchmarks.mixtures [--steps 450] [--seeds 1] [--output runs] [--receipt FILE]
 
-The tasks are those of recipes/t5_tasks.py: translation, reviews, similarity. The mixed model takes as many steps as the three models of
-one task together, of as many rows of the same length; each of those takes a third. Reported are the loss per token of the validation
-target, the accuracy of reviews by the likelihood of their two words, and how many targets greedy decoding writes exactly. "fixed" mixes
-in equal shares, "proportional" by the number of examples up to the recipe's limit. A finished run is not run again. --quick takes three
-steps of each run. The last line is JSON.
+The tasks are those of recipes/t5_tasks.py: translation, reviews, similarity. The mixed model takes
+as many steps as the three models of one task together, of as many rows of the same length; each of
+those takes a third. Reported are the loss per token of the validation target, the accuracy of
+reviews by the likelihood of their two words, and how many targets greedy decoding writes exactly.
+"fixed" mixes in equal shares, "proportional" by the number of examples up to the recipe's limit. A
+finished run is not run again. --quick takes three steps of each run. The last line is JSON.
 """
 
 import json

@@ -1,9 +1,11 @@
-"""English to German on Multi30k, trained from nothing: BLEU as the best small system known reports it (Wu et al. 2021, arXiv:2105.14462:
-lower-cased, Moses-tokenised), and beside it as others should (cased, detokenised, with sacrebleu's signature).
+"""English to German on Multi30k, trained from nothing: BLEU as the best small system known reports
+it (Wu et al. 2021, arXiv:2105.14462: lower-cased, Moses-tokenised), and beside it as others should
+(cased, detokenised, with sacrebleu's signature).
 
     WEFT_DATA=… python -m benchmarks.multi30k [RECIPE] [--seeds 3] [--output runs] [--receipt FILE]
 
-Beam 4 and length penalty 0.6, as in 2017 (arXiv:1706.03762, section 6.1). Restartable. The last line is JSON.
+Beam 4 and length penalty 0.6, as in 2017 (arXiv:1706.03762, section 6.1). Restartable. The last
+line is JSON.
 """
 
 import argparse
@@ -76,7 +78,8 @@ def main() -> None:
         for event in train_steps(R.apply_overrides(recipe, [f"seed={seed}"]), folder):
             if event.step % 100 == 0:
                 print(
-                    f"  seed {seed} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, {event.seconds * 1e3:.0f} ms",
+                    f"  seed {seed} step {event.step:,}/{recipe.steps:,} loss {event.loss:.4f}, "
+                    f"{event.seconds * 1e3:.0f} ms",
                     flush=True,
                 )
         writer = TextGenerator(open_model(folder))

@@ -40,9 +40,11 @@ def spread(numbers: list[float], digits: int) -> str:
 
 def multi30k(found: Result) -> Lines:
     yield (
-        f"Multi30k, English to German, from scratch on 29,000 pairs: {found['parameters'] / 1e6:.1f} M parameters, {found['steps']:,} "
+        "Multi30k, English to German, from scratch on 29,000 pairs: "
+        f"{found['parameters'] / 1e6:.1f} M parameters, {found['steps']:,} "
         f"steps, beam {found['beams']}, length penalty {found['alpha']:g}; "
-        f"{spread([run['seconds'] / 60 for run in found['runs']], 0)} minutes per seed. The best published small system reaches 41.02 on "
+        f"{spread([run['seconds'] / 60 for run in found['runs']], 0)} minutes per seed. The best "
+        "published small system reaches 41.02 on "
         f"test_2016_flickr, lowercased and Moses-tokenised (Wu et al. 2021, arXiv:2105.14462)."
     )
     yield ""
@@ -76,8 +78,10 @@ def multi30k(found: Result) -> Lines:
 
 def characters(found: Result) -> Lines:
     yield (
-        "tinyshakespeare, nats per character on the whole held-out last tenth. The nanoGPT README reports 1.88 with the budget of `tiny` and "
-        "1.4697 as the best loss of the large model (6×384, context 256, 82 million characters on an A100)."
+        "tinyshakespeare, nats per character on the whole held-out last tenth. The nanoGPT README "
+        "reports 1.88 with the budget of `tiny` and "
+        "1.4697 as the best loss of the large model (6×384, context 256, 82 million characters on "
+        "an A100)."
     )
     yield ""
     yield from table(
@@ -98,8 +102,10 @@ def characters(found: Result) -> Lines:
 def tuned(found: Result) -> Lines:
     own = found["settings"]
     yield (
-        f"{PUBLISHED.get(found['checkpoint'], found['checkpoint'])} fine-tuned with `weft tune` and with transformers' Trainer: the same files, {own['epochs']} epochs, learning rate "
-        f"{own['rate']:g}, batch 32, {own['precision']}, at most {own['limit']:,} training rows, {own['seeds']} seeds; mean ± "
+        f"{PUBLISHED.get(found['checkpoint'], found['checkpoint'])} fine-tuned with `weft tune` "
+        f"and with transformers' Trainer: the same files, {own['epochs']} epochs, learning rate "
+        f"{own['rate']:g}, batch 32, {own['precision']}, at most {own['limit']:,} training rows, "
+        f"{own['seeds']} seeds; mean ± "
         f"standard deviation on held-out rows."
     )
     yield ""
@@ -124,9 +130,12 @@ def tuned(found: Result) -> Lines:
 
 def transfer(found: Result) -> Lines:
     yield (
-        "Models with the width of BERT-mini, pre-trained on WikiText-2 with equal FLOPs and fine-tuned for three epochs on 30 % of "
-        "CoNLL-2003, compared with the same models from scratch: entity F1 on the dev set, each at its best learning rate. These figures "
-        "predate the fixes for ELECTRA and T5 and the balanced next-sentence labels of BERT ([log.md](log.md)); the following tables "
+        "Models with the width of BERT-mini, pre-trained on WikiText-2 with equal FLOPs and "
+        "fine-tuned for three epochs on 30 % of "
+        "CoNLL-2003, compared with the same models from scratch: entity F1 on the dev set, each at "
+        "its best learning rate. These figures "
+        "predate the fixes for ELECTRA and T5 and the balanced next-sentence labels of BERT "
+        "([log.md](log.md)); the following tables "
         "include them."
     )
     yield from transfer_table(found)
@@ -135,7 +144,8 @@ def transfer(found: Result) -> Lines:
 def later_transfer(found: Result) -> Lines:
     row = next(iter(found.values()))
     yield (
-        f"The same comparison after the changes in [log.md](log.md): about {row['flops']:.1e} FLOP of pre-training and "
+        f"The same comparison after the changes in [log.md](log.md): about {row['flops']:.1e} FLOP "
+        "of pre-training and "
         f"{row['tuning_steps']} fine-tuning steps."
     )
     yield from transfer_table(found)
@@ -173,8 +183,10 @@ def transfer_table(found: Result) -> Lines:
 
 def incontext(found: Result) -> Lines:
     yield (
-        f"SmolLM2-135M-Instruct and a small GPT trained on arithmetic problems: {found['questions']} questions per task, for the ten arithmetic "
-        f"tasks of the GPT-3 paper; accuracy in per cent with {', '.join(map(str, found['shots']))} examples in the prompt."
+        "SmolLM2-135M-Instruct and a small GPT trained on arithmetic problems: "
+        f"{found['questions']} questions per task, for the ten arithmetic "
+        "tasks of the GPT-3 paper; accuracy in per cent with "
+        f"{', '.join(map(str, found['shots']))} examples in the prompt."
     )
     yield ""
     own = [name for name in ("model", "own") if name in found]
@@ -189,21 +201,29 @@ def incontext(found: Result) -> Lines:
     )
     yield ""
     yield from (
-        f"- “{line} …” {said['says'].strip()!r}; most likely of three answers: {said['likeliest']} (expected: "
+        f"- “{line} …” {said['says'].strip()!r}; most likely of three answers: {said['likeliest']} "
+        "(expected: "
         f"{said['lecture']})"
         for line, said in found["priming"].items()
     )
     same = found.get("transformers")
     if same:
-        yield f"- {same['equal']} of {same['prompts']} prompts give the same tokens as transformers: {same['tokens']:,} tokens, greedy decoding."
+        yield (
+            f"- {same['equal']} of {same['prompts']} prompts give the same tokens as "
+            f"transformers: {same['tokens']:,} tokens, greedy decoding."
+        )
 
 
 def decoding(found: Result) -> Lines:
     yield (
-        "Decoding with the same random weights in one process: GPT-2 6×384 generates 128 tokens after 16; a translation model with Marian's "
-        "shape reads 24 tokens and generates 64. Times in milliseconds, and speed ratios in the same precision (above 1: Weft is faster). "
-        "Times are medians over rounds, ratios are medians of the ratios per round. Weft's times at commit 5e913d2 are "
-        "those of a TorchScript decoder, deleted since. The model itself now decodes; it takes 1.1 to 1.7 times as long in float32 and 1.6 to 2.3 "
+        "Decoding with the same random weights in one process: GPT-2 6×384 generates 128 tokens "
+        "after 16; a translation model with Marian's "
+        "shape reads 24 tokens and generates 64. Times in milliseconds, and speed ratios in the "
+        "same precision (above 1: Weft is faster). "
+        "Times are medians over rounds, ratios are medians of the ratios per round. Weft's times "
+        "at commit 5e913d2 are "
+        "those of a TorchScript decoder, deleted since. The model itself now decodes; it takes 1.1 "
+        "to 1.7 times as long in float32 and 1.6 to 2.3 "
         "times in bf16."
     )
     yield ""
@@ -236,9 +256,12 @@ def decoding(found: Result) -> Lines:
 
 def speed(found: Result) -> Lines:
     yield (
-        "Complete training steps in bf16: GPT-2 6×384 on 8×256 tokens; BERT 6×384 on ragged lengths, packed in Weft and padded (bert) or "
-        "packed (bert_packed) in transformers. Times in milliseconds, the speed ratio to transformers, and the share of the speed of the bare "
-        "kernels. Random weights and tokens. Times are the best round, ratios are medians over rounds."
+        "Complete training steps in bf16: GPT-2 6×384 on 8×256 tokens; BERT 6×384 on ragged "
+        "lengths, packed in Weft and padded (bert) or "
+        "packed (bert_packed) in transformers. Times in milliseconds, the speed ratio to "
+        "transformers, and the share of the speed of the bare "
+        "kernels. Random weights and tokens. Times are the best round, ratios are medians over "
+        "rounds."
     )
     yield ""
     yield from table(
@@ -257,9 +280,12 @@ def speed(found: Result) -> Lines:
 
 def image_speed(found: Result) -> Lines:
     yield (
-        "Complete training steps of image models compared with transformers, with the same weights, loss and optimiser: DeiT-Ti, a Swin with "
-        "half the width of Swin-T, and a small DETR with matching and auxiliary losses. The kernel share is the fraction of the transformers "
-        "step in matrix products, convolutions and fused attention. Its inverse bounds the speed ratio if both libraries call the same "
+        "Complete training steps of image models compared with transformers, with the same "
+        "weights, loss and optimiser: DeiT-Ti, a Swin with "
+        "half the width of Swin-T, and a small DETR with matching and auxiliary losses. The kernel "
+        "share is the fraction of the transformers "
+        "step in matrix products, convolutions and fused attention. Its inverse bounds the speed "
+        "ratio if both libraries call the same "
         "kernels, as in fp32."
     )
     yield ""
@@ -280,9 +306,12 @@ def image_speed(found: Result) -> Lines:
 
 def cost(found: Result) -> Lines:
     yield (
-        f"One layer of width {found['width']}, forward and backward pass of one sequence, fp32, one thread: CPU time in milliseconds / "
-        f"peak memory in MB. Exponents are fitted to lengths of at least 4,096 tokens; theory predicts n² for full attention and n for the others. "
-        f"At 16,384 tokens, a window of 256 is {found['window times as fast at 16384']} times as fast as full attention."
+        f"One layer of width {found['width']}, forward and backward pass of one sequence, fp32, "
+        "one thread: CPU time in milliseconds / "
+        "peak memory in MB. Exponents are fitted to lengths of at least 4,096 tokens; theory "
+        "predicts n² for full attention and n for the others. "
+        f"At 16,384 tokens, a window of 256 is {found['window times as fast at 16384']} times as "
+        "fast as full attention."
     )
     yield ""
     lengths = sorted({int(n) for row in found["layers"].values() for n in row})
@@ -306,8 +335,10 @@ def cost(found: Result) -> Lines:
 
 def experts(found: list[Result]) -> Lines:
     yield (
-        "A small character-level language model with eight experts per layer, trained with and without the router losses (balance "
-        "and z-loss): load entropy (1: uniform), largest load of one expert (uniform: 0.125), and validation loss without the router "
+        "A small character-level language model with eight experts per layer, trained with and "
+        "without the router losses (balance "
+        "and z-loss): load entropy (1: uniform), largest load of one expert (uniform: 0.125), and "
+        "validation loss without the router "
         f"losses; mean of {len(found[0]['runs'])} seeds."
     )
     yield ""
@@ -336,8 +367,10 @@ def experts(found: list[Result]) -> Lines:
 
 def exported(found: Result) -> Lines:
     yield (
-        "Recipes with a corresponding transformers class, trained for a few steps on generated data, exported with `weft export --to hf` and "
-        "opened with this class: number of comparisons that agree (token ids, processed images, generated tokens, embeddings, class "
+        "Recipes with a corresponding transformers class, trained for a few steps on generated "
+        "data, exported with `weft export --to hf` and "
+        "opened with this class: number of comparisons that agree (token ids, processed images, "
+        "generated tokens, embeddings, class "
         "probabilities), and maximum difference of the outputs."
     )
     yield ""
@@ -363,8 +396,10 @@ def deduplicated(found: Result) -> Lines:
     prices = found["price per TB"]
     slower = found["prepare MB/s"] / found["prepare with filters MB/s"]
     yield (
-        f"{found['documents']:,} documents of generated words, {found['megabytes']} MB. Speeds are per core, in CPU seconds, on a shared machine. "
-        f"Prices assume {found['price of a core-hour']} per core-hour. With all filters, `weft prepare` took {slower:.1f} times as long as "
+        f"{found['documents']:,} documents of generated words, {found['megabytes']} MB. Speeds are "
+        "per core, in CPU seconds, on a shared machine. "
+        f"Prices assume {found['price of a core-hour']} per core-hour. With all filters, `weft "
+        f"prepare` took {slower:.1f} times as long as "
         "without filters."
     )
     yield ""
@@ -402,7 +437,8 @@ def deduplicated(found: Result) -> Lines:
     same = found["ray, two workers"]["same hash"]
     yield ""
     yield (
-        f"Two workers of a Ray cluster gave {'the same' if same else 'ANOTHER'} hash of all files as one process. Opening a store of ten billion "
+        f"Two workers of a Ray cluster gave {'the same' if same else 'ANOTHER'} hash of all files "
+        "as one process. Opening a store of ten billion "
         f"rows takes {found['opening 10 billion rows, seconds']} CPU seconds."
     )
 
@@ -410,9 +446,12 @@ def deduplicated(found: Result) -> Lines:
 def assistants(found: Result) -> Lines:
     rows = [(name, row) for name, row in found.items() if isinstance(row, dict)]
     yield (
-        f"SmolLM2-135M-Instruct is tuned to answer in one word, with 40 steps per method from the same weights, and evaluated on {found['questions']} held-out "
-        "questions with greedy decoding. A correct answer wins against a wrong one, the shorter of two correct answers wins, and a draw counts "
-        "half. Preference tuning alone makes the answers shorter and some of them wrong, since both answers of each training pair are correct and "
+        "SmolLM2-135M-Instruct is tuned to answer in one word, with 40 steps per method from the "
+        f"same weights, and evaluated on {found['questions']} held-out "
+        "questions with greedy decoding. A correct answer wins against a wrong one, the shorter of "
+        "two correct answers wins, and a draw counts "
+        "half. Preference tuning alone makes the answers shorter and some of them wrong, since "
+        "both answers of each training pair are correct and "
         "the shorter is preferred."
     )
     yield ""
@@ -427,9 +466,12 @@ def assistants(found: Result) -> Lines:
 
 def heads(found: Result) -> Lines:
     yield (
-        f"Dependency relations followed by the heads of {found['model']}, as in Clark et al. 2019: the share of words whose most attended word "
-        f"is the other end of the relation. For each relation, the table compares the best head with the best fixed offset, on {found['sentences']} "
-        f"sentences ({found['words']} words, benchmarks/relations.conllu). Held out: selected on one half of the sentences, scored on the other."
+        f"Dependency relations followed by the heads of {found['model']}, as in Clark et al. 2019: "
+        "the share of words whose most attended word "
+        "is the other end of the relation. For each relation, the table compares the best head "
+        f"with the best fixed offset, on {found['sentences']} "
+        f"sentences ({found['words']} words, benchmarks/relations.conllu). Held out: selected on "
+        "one half of the sentences, scored on the other."
     )
     yield ""
     yield from table(
@@ -453,16 +495,20 @@ def heads(found: Result) -> Lines:
 
 def looked(found: Result) -> Lines:
     yield (
-        f"`weft look` on {found['tokens']} tokens, {found['layers']} layers and {found['heads']} heads, without loading: a page of "
-        f"{found['page_bytes'] / 1e6:.1f} MB in {found['seconds']:.1f} s on {found['threads']} threads, {found['processor_seconds']:.1f} s of "
+        f"`weft look` on {found['tokens']} tokens, {found['layers']} layers and {found['heads']} "
+        "heads, without loading: a page of "
+        f"{found['page_bytes'] / 1e6:.1f} MB in {found['seconds']:.1f} s on {found['threads']} "
+        f"threads, {found['processor_seconds']:.1f} s of "
         "CPU time."
     )
 
 
 def planned(found: Result) -> Lines:
     yield (
-        "`weft plan` compared with references: training FLOPs from papers; complete steps of small models on this machine (fp32, one thread), "
-        "with the sum of separately measured kernels as the predicted time; and one simulated rank of large models. Ratios are plan / reference."
+        "`weft plan` compared with references: training FLOPs from papers; complete steps of small "
+        "models on this machine (fp32, one thread), "
+        "with the sum of separately measured kernels as the predicted time; and one simulated rank "
+        "of large models. Ratios are plan / reference."
     )
     yield ""
     yield from table(
@@ -518,7 +564,10 @@ def planned(found: Result) -> Lines:
             ),
         )
     yield ""
-    yield "Weak scaling of GPT-3 13B, computed with the formulas: H100, tensor groups of 8, two rows of 2,048 tokens per group, activation checkpointing of every block."
+    yield (
+        "Weak scaling of GPT-3 13B, computed with the formulas: H100, tensor groups of 8, two "
+        "rows of 2,048 tokens per group, activation checkpointing of every block."
+    )
     yield ""
     yield from table(
         ("devices", "memory per device", "step", "tokens per second", "share of the peak"),
@@ -537,8 +586,10 @@ def planned(found: Result) -> Lines:
 
 def ranks(found: Result) -> Lines:
     yield (
-        "GPT-2 of 6 blocks and 384 channels, 32 rows of 128 tokens per step, fp32: two ranks with one thread each (gloo) compared with one process "
-        "with two threads. The speed is that of the best round; the ratio is the median over rounds of adjacent measurements."
+        "GPT-2 of 6 blocks and 384 channels, 32 rows of 128 tokens per step, fp32: two ranks with "
+        "one thread each (gloo) compared with one process "
+        "with two threads. The speed is that of the best round; the ratio is the median over "
+        "rounds of adjacent measurements."
     )
     yield ""
     by_round = found["of_one_process_by_round"]
@@ -621,7 +672,8 @@ def page(folder: Path = FOLDER) -> str:
                 for picture in sorted(folder.glob(f"{name}.svg"))
             ]
             lines.append(
-                f"`{held['command']}`, commit {held['commit'][:7]}, {held['when'][:10]}, {held['machine']}: [{name}.json](results/{name}.json)\n"
+                f"`{held['command']}`, commit {held['commit'][:7]}, {held['when'][:10]}, "
+                f"{held['machine']}: [{name}.json](results/{name}.json)\n"
             )
     return "\n".join(lines)
 

@@ -1,4 +1,6 @@
-"""Sections of docs/results.md on the studies of the lectures: the effect of each choice at laptop size."""
+"""Sections of docs/results.md on the studies of the lectures: the effect of each choice at laptop
+size.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +18,8 @@ def table(*rows: tuple[Any, ...]) -> Lines:
 
 def deep(found: Result) -> Lines:
     yield (
-        f"Masked bytes of WikiText-2, {found['steps']} steps, three seeds, the same learning rate for all: held-out loss, and the number of failed runs, which "
+        f"Masked bytes of WikiText-2, {found['steps']} steps, three seeds, the same learning rate "
+        "for all: held-out loss, and the number of failed runs, which "
         f"reach only the unigram entropy of the bytes ({found['entropy']:.2f} nats)."
     )
     yield ""
@@ -43,10 +46,14 @@ def ladder(found: Result) -> Lines:
         return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
     yield (
-        "Five GPTs on the bytes of WikiText-2, nats per held-out byte. Each point is a decay branch of a run with a constant learning rate. "
-        f"L = E + A / N^a + B / D^b: a = {interval('a')}, b = {interval('b')}; the best loss for a given compute scales as C^-g, "
-        f"-g = {interval('minus_g')}; 90 % bootstrap intervals; the largest error of the fit is {found['fit']['largest_error']:.2f} "
-        "nats. More data helps. The effect of the model size is unresolved at this budget, since the loss is not monotonic in the size: the "
+        "Five GPTs on the bytes of WikiText-2, nats per held-out byte. Each point is a decay "
+        "branch of a run with a constant learning rate. "
+        f"L = E + A / N^a + B / D^b: a = {interval('a')}, b = {interval('b')}; the best loss for a "
+        "given compute scales as C^-g, "
+        f"-g = {interval('minus_g')}; 90 % bootstrap intervals; the largest error of the fit is "
+        f"{found['fit']['largest_error']:.2f} "
+        "nats. More data helps. The effect of the model size is unresolved at this budget, since "
+        "the loss is not monotonic in the size: the "
         "table shows the method, not the exponents of large models."
     )
     yield ""
@@ -62,8 +69,10 @@ def recurrent(found: Result) -> Lines:
     times = found["seconds_a_step"]
     lengths = list(times["recurrent"])
     yield (
-        "A recurrent encoder-decoder with Bahdanau attention (examples/bahdanau.py) compared with a Transformer: CPU seconds per step with "
-        "the same number of tokens, by sequence length. The recurrent model processes one position after another."
+        "A recurrent encoder-decoder with Bahdanau attention (examples/bahdanau.py) compared with "
+        "a Transformer: CPU seconds per step with "
+        "the same number of tokens, by sequence length. The recurrent model processes one position "
+        "after another."
     )
     yield ""
     yield from table(
@@ -75,7 +84,8 @@ def recurrent(found: Result) -> Lines:
         seeds = len({run["seed"] for run in found["runs"]})
         yield ""
         yield (
-            "Lowercased BLEU of Multi30k's test_2016_flickr, English to German, of small models trained from scratch for a few steps, "
+            "Lowercased BLEU of Multi30k's test_2016_flickr, English to German, of small models "
+            "trained from scratch for a few steps, "
             f"{seeds} seed{'s' * (seeds > 1)}:"
         )
         yield ""
@@ -101,8 +111,10 @@ def recurrent(found: Result) -> Lines:
 
 def mixtures(found: Result) -> Lines:
     yield (
-        "A small T5 on three tasks with prefixes, mixed in proportion to the data or equally, compared with one model per task with a third of "
-        "the steps each (equal FLOPs in total): validation loss per token, one seed. The accuracy on reviews is at chance level in all cases."
+        "A small T5 on three tasks with prefixes, mixed in proportion to the data or equally, "
+        "compared with one model per task with a third of "
+        "the steps each (equal FLOPs in total): validation loss per token, one seed. The accuracy "
+        "on reviews is at chance level in all cases."
     )
     yield ""
     tasks = list(found["proportional"]["runs"][0])
@@ -119,8 +131,10 @@ def mixtures(found: Result) -> Lines:
 
 def auxiliary(found: Result) -> Lines:
     yield (
-        f"GPT's auxiliary language modelling loss during fine-tuning ({found['pretraining_steps']} steps of pre-training, "
-        f"{found['tuning_steps']} steps of fine-tuning, three seeds, one learning rate for both): accuracy. These runs are too short to judge the method."
+        f"GPT's auxiliary language modelling loss during fine-tuning ({found['pretraining_steps']} "
+        "steps of pre-training, "
+        f"{found['tuning_steps']} steps of fine-tuning, three seeds, one learning rate for both): "
+        "accuracy. These runs are too short to judge the method."
     )
     yield ""
     yield from table(
@@ -139,8 +153,10 @@ def auxiliary(found: Result) -> Lines:
 
 def multilingual(found: Result) -> Lines:
     yield (
-        "A small encoder on English, German and a small amount of French, with languages sampled in proportion to n^exponent: loss per masked token "
-        "of each language, and the share of French in the training data. A small exponent improves the smallest language and worsens the largest."
+        "A small encoder on English, German and a small amount of French, with languages sampled "
+        "in proportion to n^exponent: loss per masked token "
+        "of each language, and the share of French in the training data. A small exponent improves "
+        "the smallest language and worsens the largest."
     )
     yield ""
     yield from table(
@@ -156,7 +172,8 @@ def multilingual(found: Result) -> Lines:
     )
     yield ""
     yield (
-        "Question answering fine-tuned in English and evaluated in German (XQuAD, F1). The budget is too small for either language, so the table shows "
+        "Question answering fine-tuned in English and evaluated in German (XQuAD, F1). The budget "
+        "is too small for either language, so the table shows "
         "no transfer."
     )
     yield ""
@@ -170,7 +187,9 @@ def multilingual(found: Result) -> Lines:
 
 
 def variations(found: Result) -> Lines:
-    """Yield a table of ablations: each measure, and the direction of its change here and in the paper."""
+    """Yield a table of ablations: each measure, and the direction of its change here and in the
+    paper.
+    """
     measures = [name for name, part in found["base"].items() if isinstance(part, dict)]
     seeds = len(found["base"][measures[0]]["runs"])
     judged = [
@@ -180,7 +199,8 @@ def variations(found: Result) -> Lines:
         if "agrees" in part
     ]
     yield (
-        f"Mean and standard deviation of {seeds} seeds, and whether the row is better or worse than `base`, here and in the paper."
+        f"Mean and standard deviation of {seeds} seeds, and whether the row is better or worse "
+        "than `base`, here and in the paper."
         + (
             f" The direction agrees with the paper in {sum(judged)} of {len(judged)} cases."
             if judged
@@ -214,8 +234,10 @@ def variation(part: dict[str, Any]) -> tuple[str, str]:
 
 def retrieved(found: Result) -> Lines:
     yield (
-        f"A small masked language model ({found['parameters'] / 1e6:.1f} M parameters) that reads retrieved passages (examples/realm.py), "
-        f"on {found['passages']:,} passages of WikiText-2: nats per masked piece of {found['held_out']:,} held-out passages, {len(found['runs'])} seeds."
+        f"A small masked language model ({found['parameters'] / 1e6:.1f} M parameters) that reads "
+        "retrieved passages (examples/realm.py), "
+        f"on {found['passages']:,} passages of WikiText-2: nats per masked piece of "
+        f"{found['held_out']:,} held-out passages, {len(found['runs'])} seeds."
     )
     yield ""
     hits = [row["retrieved"]["same_article"] for row in found["runs"]]
@@ -233,6 +255,7 @@ def retrieved(found: Result) -> Lines:
     )
     yield ""
     yield (
-        f"Share of retrieved passages from the same article: {', '.join(f'{hit:.1%}' for hit in hits)}; before training "
+        "Share of retrieved passages from the same article: "
+        f"{', '.join(f'{hit:.1%}' for hit in hits)}; before training "
         f"{', '.join(f'{hit:.1%}' for hit in begin)}."
     )

@@ -1,13 +1,17 @@
-"""Is a plan true? Published costs, real steps on this machine, and simulated ranks, each beside the closed formulas.
+"""Is a plan true? Published costs, real steps on this machine, and simulated ranks, each beside the
+closed formulas.
 
     python -m benchmarks.plan [--rounds 8] [--simulate] [--receipt FILE]
 
-`published`: FLOPs of runs whose papers print them; the formula's over theirs, and the reason for what is left. `measured`: whole steps (forward,
-loss, backward, fused AdamW, zero_grad) of four small models in fp32 without dropout, one thread. The predicted time is the sum of the times
-of their kernels (each linear map, norm, activation, attention, sum, cross entropy and update, measured alone at its shape, forward and
-backward), which alternate with the steps; times are the best of all rounds. Memory is the bytes of tensors at the fullest moment
-of a step, as torch's MemTracker counts them. `simulated` (with --simulate, minutes): one rank of GPT-3 175B on 1,024 and of PaLM 540B on
-6,144, each in a process of its own. `scaling`: GPT-3 13B with the same rows per device on 8 to 16,384. The last line is JSON.
+`published`: FLOPs of runs whose papers print them; the formula's over theirs, and the reason for
+what is left. `measured`: whole steps (forward, loss, backward, fused AdamW, zero_grad) of four
+small models in fp32 without dropout, one thread. The predicted time is the sum of the times of
+their kernels (each linear map, norm, activation, attention, sum, cross entropy and update, measured
+alone at its shape, forward and backward), which alternate with the steps; times are the best of all
+rounds. Memory is the bytes of tensors at the fullest moment of a step, as torch's MemTracker counts
+them. `simulated` (with --simulate, minutes): one rank of GPT-3 175B on 1,024 and of PaLM 540B on
+6,144, each in a process of its own. `scaling`: GPT-3 13B with the same rows per device on 8 to
+16,384. The last line is JSON.
 """
 
 import argparse
@@ -84,7 +88,9 @@ def flops_of(workload: Workload) -> float:
 
 
 def transformer_costs() -> dict[str, dict[str, Any]]:
-    """The paper multiplies time by 8 devices and their sustained rate, whatever they computed; so do we, with its seconds per step."""
+    """The paper multiplies time by 8 devices and their sustained rate, whatever they computed; so
+    do we, with its seconds per step.
+    """
     device = accelerator("p100")
     found = {}
     for size, theirs in (("base", 3.3e18), ("big", 2.3e19)):
@@ -102,7 +108,9 @@ def transformer_costs() -> dict[str, dict[str, Any]]:
 
 
 def bert_cost() -> dict[str, Any]:
-    """A million steps of 256 rows of 512; ELECTRA's authors count a backward pass as one forward pass and lookups as products."""
+    """A million steps of 256 rows of 512; ELECTRA's authors count a backward pass as one forward
+    pass and lookups as products.
+    """
     spec = weft.bert("base")
     workload = Workload("bert", spec, 256, 512, 1_000_000, scored=0.15)
     forward = row_flops(workload).forward + 512 * 2 * spec.vocab_size * spec.width
@@ -238,7 +246,8 @@ def add_branch(add: Any, branch: S.Branch, name: str, sizes: Any, fused: bool) -
     for norm in (branch.before, branch.out, branch.after):
         if norm is not None:
             add(f"norm {queries} {width}", lambda n=norm: normalise(n, queries, width))
-    # The sum forward; backward, the gradient of what several maps read: residual, queries, keys and values.
+    # The sum forward; backward, the gradient of what several maps read: residual, queries, keys and
+    # values.
     inner = branch.inner
     sums = 4 if isinstance(inner, S.Attention) else 2
     add(f"sum {queries} {width}", lambda: residual_sum(queries, width), sums)

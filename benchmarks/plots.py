@@ -1,6 +1,8 @@
-"""Draw the pictures of README: the block as its equation, and the results as their receipts hold them.
+"""Draw the pictures of README: the block as its equation, and the results as their receipts hold
+them.
 
-python -m benchmarks.plots                # writes docs/block.svg, docs/results/speed.svg, docs/results/tune.svg
+python -m benchmarks.plots                # writes docs/block.svg, docs/results/speed.svg,
+docs/results/tune.svg
 """
 
 import json
@@ -113,7 +115,9 @@ def training_label(name: str) -> str:
 
 
 def draw_speed() -> Figure:
-    """Draw how many times as fast as transformers a training step and decoding are, in the same precision."""
+    """Draw how many times as fast as transformers a training step and decoding are, in the same
+    precision.
+    """
     rows = [
         (training_label(name), "bf16", row["ratio"], WEFT)
         for name, row in result("train_speed").items()
@@ -137,7 +141,9 @@ def draw_speed() -> Figure:
 
 
 def draw_tune() -> Figure:
-    """Draw the scores of fine-tuning beside transformers' Trainer: mean and standard deviation over the seeds."""
+    """Draw the scores of fine-tuning beside transformers' Trainer: mean and standard deviation over
+    the seeds.
+    """
     tasks = result("tune")["tasks"]
     figure, axes = plt.subplots(figsize=(6.4, 2.8))
     for offset, (side, colour, label) in zip(

@@ -1,8 +1,10 @@
-"""How fast `weft prepare` is beside the tokenizer alone: `python -m benchmarks.prepare [--megabytes 1000] [--text FILE]`.
+"""How fast `weft prepare` is beside the tokenizer alone:
+`python -m benchmarks.prepare [--megabytes 1000] [--text FILE]`.
 
-The text is a file repeated, or words drawn after Zipf. The bare library encodes the same documents on all cores and throws the tokens away,
-half of them before `prepare` and half after. The last line is JSON: megabytes a second of both, their ratio, the peak memory of a worker
-and of the process that hands out the work.
+The text is a file repeated, or words drawn after Zipf. The bare library encodes the same documents
+on all cores and throws the tokens away, half of them before `prepare` and half after. The last line
+is JSON: megabytes a second of both, their ratio, the peak memory of a worker and of the process
+that hands out the work.
 """
 
 import argparse

@@ -1,9 +1,11 @@
 """What ranks cost on one machine: `python -m benchmarks.ranks [--out docs/results/ranks.json]`.
 
-Two ranks with one thread each beside one process with two threads, at the same global batch: copies (DDP), sharded weights (FSDP),
-shared layers (tensor parallelism), and copies whose gradients have the same bits on any number of ranks (`exact=True`). The settings
-take turns. The machine may have other work, from which threads that wait for each other suffer most: a speed is the best of all rounds, a
-ratio the median over rounds of neighbours."""
+Two ranks with one thread each beside one process with two threads, at the same global batch: copies
+(DDP), sharded weights (FSDP), shared layers (tensor parallelism), and copies whose gradients have
+the same bits on any number of ranks (`exact=True`). The settings take turns. The machine may have
+other work, from which threads that wait for each other suffer most: a speed is the best of all
+rounds, a ratio the median over rounds of neighbours.
+"""
 
 import argparse
 import json
@@ -68,7 +70,9 @@ def recipe(folder: Path, quick: bool) -> R.Recipe:
 
 
 def measure(files: list[str], world: int) -> list[float]:
-    """Return the median seconds of a step of each recipe, the first step left out, in new processes."""
+    """Return the median seconds of a step of each recipe, the first step left out, in new
+    processes.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,14 +1,16 @@
-"""Does retrieval help to fill names and numbers? REALM in small (examples/realm.py) on WikiText-2, beside no retrieval and random documents.
+"""Does retrieval help to fill names and numbers? REALM in small (examples/realm.py) on WikiText-2,
+beside no retrieval and random documents.
 
     WEFT_DATA=… python -m benchmarks.realm [--steps 100] [--seeds 3] [--receipt FILE] [--quick]
 
-The corpus is that of the first articles, cut into passages; every twentieth passage is held out, neither read nor retrieved. All models of
-a seed start from the same weights: a reader that filled all names and numbers of a passage joined to the next one of its article or to its
-own pieces in any order, and a retriever that told the next passage from others (in the place of BERT and of the inverse cloze task,
-arXiv:2002.08909, section 3.4). Then each
-masks one span a passage: with the passages it retrieves, with random ones, or with none, that one also for as many counted FLOPs as
-retrieval costs. Reported: -log p(y | x) on held-out passages in nats per piece, and the share of retrieved passages from the same article.
-The last line is JSON.
+The corpus is that of the first articles, cut into passages; every twentieth passage is held out,
+neither read nor retrieved. All models of a seed start from the same weights: a reader that filled
+all names and numbers of a passage joined to the next one of its article or to its own pieces in any
+order, and a retriever that told the next passage from others (in the place of BERT and of the
+inverse cloze task, arXiv:2002.08909, section 3.4). Then each masks one span a passage: with the
+passages it retrieves, with random ones, or with none, that one also for as many counted FLOPs as
+retrieval costs. Reported: -log p(y | x) on held-out passages in nats per piece, and the share of
+retrieved passages from the same article. The last line is JSON.
 """
 
 import argparse
@@ -151,12 +153,16 @@ def start_model(world: World, setting: Setting, seed: int) -> Any:
 
 
 def shuffled(ids: list[int], rng: random.Random) -> list[int]:
-    """The pieces of the whole passage in any order: a document that has the answer, but not its place."""
+    """The pieces of the whole passage in any order: a document that has the answer, but not its
+    place.
+    """
     return rng.sample(ids, len(ids))
 
 
 def build_optimisers(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of blocks, Adam for the rest, as Weft's recipes of small encoders have it."""
+    """Muon for the matrices of blocks, Adam for the rest, as Weft's recipes of small encoders have
+    it.
+    """
     parameters = dict(model.named_parameters())
     matrices = [p for name, p in parameters.items() if ".blocks." in name and p.dim() == 2]
     chosen = set(map(id, matrices))

@@ -16,7 +16,9 @@ import torch
 
 
 def machine() -> str:
-    """Return the kind of machine: its cores, and the instructions that decide how fast matrix products are."""
+    """Return the kind of machine: its cores, and the instructions that decide how fast matrix
+    products are.
+    """
     there = {
         torch.backends.cpu.get_cpu_capability(): True,
         "AVX-512 BF16": torch.cpu._is_avx512_bf16_supported(),
@@ -28,7 +30,9 @@ def machine() -> str:
 
 
 def write(path: str, found: Any, seconds: float, seed: int = 0) -> None:
-    """Beside the result: command, commit, seed, time, kind of machine, versions, and the result's hash."""
+    """Beside the result: command, commit, seed, time, kind of machine, versions, and the result's
+    hash.
+    """
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()

@@ -1,12 +1,15 @@
-"""What attention replaced: the recurrent encoder-decoder of examples/bahdanau.py beside the Transformer, English to German on Multi30k.
+"""What attention replaced: the recurrent encoder-decoder of examples/bahdanau.py beside the
+Transformer, English to German on Multi30k.
 
     WEFT_DATA=… python -m benchmarks.recurrent [--steps 300] [--seeds 1] [--output runs] [--plot FILE.svg] [--receipt FILE] [--times] [--quick]
 
-Both have the same data, table, batches, optimiser, rate and schedule, about as many parameters, and no dropout; neither was tuned. First
-they are trained with equal counted FLOPs; then the faster one goes on, exactly resumed, until it has had as many seconds as the other, by
-the processor seconds a step that are measured alternately on one thread. BLEU is that of beam search on the test set of 2016, lower-cased
-as the models' vocabulary is. The time of a training step is also measured for rows of 16 to 256 tokens, the same number of tokens in all: what a recurrence cannot do at once. The picture is
-the alignment of one sentence. Restartable. The last line is JSON.
+Both have the same data, table, batches, optimiser, rate and schedule, about as many parameters, and
+no dropout; neither was tuned. First they are trained with equal counted FLOPs; then the faster one
+goes on, exactly resumed, until it has had as many seconds as the other, by the processor seconds a
+step that are measured alternately on one thread. BLEU is that of beam search on the test set of
+2016, lower-cased as the models' vocabulary is. The time of a training step is also measured for
+rows of 16 to 256 tokens, the same number of tokens in all: what a recurrence cannot do at once. The
+picture is the alignment of one sentence. Restartable. The last line is JSON.
 """
 
 import argparse
@@ -81,7 +84,9 @@ def recipe_of(name: str, steps: int, seed: int, small: bool) -> R.Recipe:
 
 
 def seconds_a_step(name: str, length: int, tokens: int, small: bool, rounds: int = 3) -> float:
-    """The least of a few rounds, forward and backward: processor seconds of one thread, whatever else runs."""
+    """The least of a few rounds, forward and backward: processor seconds of one thread, whatever
+    else runs.
+    """
     built = weft.build(model(name, small)).train()
     ids = torch.randint(5, VOCABULARY, (max(1, tokens // length), length))
     seconds = []
@@ -104,7 +109,8 @@ def trained(recipe: R.Recipe, output: Path, sentences: int) -> dict[str, Any]:
     for event in train_steps(recipe, folder):
         if event.step % 50 == 0:
             left = event.seconds * (recipe.steps - event.step)
-            print(f"  {recipe.name} {event.step}/{recipe.steps} loss {event.loss:.3f}, about {left:.0f} s left",
+            print(f"  {recipe.name} {event.step}/{recipe.steps} loss {event.loss:.3f}, about "
+                  f"{left:.0f} s left",
                   flush=True)  # fmt: skip
     with torch.inference_mode():
         texts = lines("test_2016_flickr.en")[:sentences]
@@ -128,7 +134,9 @@ def flops_a_step(recipe: R.Recipe) -> float:
 
 
 def alignment(folder: Path, text: str) -> tuple[list[str], list[str], list[list[float]]]:
-    """The pieces of a sentence and of its translation, and how each of the latter weighs the former."""
+    """The pieces of a sentence and of its translation, and how each of the latter weighs the
+    former.
+    """
     generator = TextGenerator(open_model(folder))
     source = generator.encode_prompt(text)
     with torch.inference_mode():

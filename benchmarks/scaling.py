@@ -1,12 +1,15 @@
-"""Loss against compute, data and parameters: a ladder of five GPTs on the bytes of WikiText-2 (Kaplan et al. 2020, arXiv:2001.08361).
+"""Loss against compute, data and parameters: a ladder of five GPTs on the bytes of WikiText-2
+(Kaplan et al. 2020, arXiv:2001.08361).
 
     WEFT_DATA=… python -m benchmarks.scaling [--steps 256] [--output runs] [--plot FILE.svg] [--receipt FILE] [--quick]
 
-One run a size with a constant rate; at an eighth, a quarter, half and the whole of its steps a branch decays the rate to zero over the
-last quarter (WSD, arXiv:2404.06395), each resumed exactly from a checkpoint of that run. No byte is read twice. The losses, in nats per byte
-of held-out text, are fitted by L = E + A / N^a + B / D^b (Hoffmann et al. 2022, arXiv:2203.15556, equation 2, with its Huber loss of
-log L), N without the embeddings, D in bytes; the best loss at each compute by L = c / C^g. Compute is the counted FLOPs of all matrix
-products, three forward passes a step. Intervals: 90 % of bootstrap samples of the points. The rate follows one rule, tuned at no size.
+One run a size with a constant rate; at an eighth, a quarter, half and the whole of its steps a
+branch decays the rate to zero over the last quarter (WSD, arXiv:2404.06395), each resumed exactly
+from a checkpoint of that run. No byte is read twice. The losses, in nats per byte of held-out text,
+are fitted by L = E + A / N^a + B / D^b (Hoffmann et al. 2022, arXiv:2203.15556, equation 2, with
+its Huber loss of log L), N without the embeddings, D in bytes; the best loss at each compute by L =
+c / C^g. Compute is the counted FLOPs of all matrix products, three forward passes a step.
+Intervals: 90 % of bootstrap samples of the points. The rate follows one rule, tuned at no size.
 Restartable: a finished run is not run again. The last line is JSON.
 """
 
@@ -75,7 +78,9 @@ def valid_loss(recipe: R.Recipe, folder: Path) -> float:
 
 
 def points_of_size(depth: int, width: int, steps: int, output: Path) -> list[dict[str, Any]]:
-    """The losses of one size after each share of the steps; the long run comes first, since the others leave it."""
+    """The losses of one size after each share of the steps; the long run comes first, since the
+    others leave it.
+    """
     points = []
     trunk = output / ladder_recipe(depth, width, steps, steps).name
     for share in reversed(SHARES):
@@ -159,7 +164,9 @@ def fit_compute(flops: np.ndarray, loss: np.ndarray) -> np.ndarray:
 
 
 def fit(points: list[dict[str, Any]], samples: int = SAMPLES) -> dict[str, Any]:
-    """Both laws with their bootstrap intervals. A point is drawn with all it is: size, data, compute and loss."""
+    """Both laws with their bootstrap intervals. A point is drawn with all it is: size, data,
+    compute and loss.
+    """
     n, d = (np.log([p[name] for p in points]) for name in ("parameters", "bytes"))
     flops, loss = (np.array([p[name] for p in points]) for name in ("flops", "loss"))
     rng = np.random.default_rng(0)

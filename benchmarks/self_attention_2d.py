@@ -1,8 +1,10 @@
-"""What SAGAN's self-attention adds to a small convolutional classifier of Fashion-MNIST (examples/self_attention_cnn.py).
+"""What SAGAN's self-attention adds to a small convolutional classifier of Fashion-MNIST
+(examples/self_attention_cnn.py).
 
     WEFT_DATA=… python -m benchmarks.self_attention_2d [--steps 1500] [--seeds 3] [--receipt FILE]
 
-The last line is JSON: the steps, and the accuracy of each seed with the block, with a residual block and with neither.
+The last line is JSON: the steps, and the accuracy of each seed with the block, with a residual
+block and with neither.
 """
 
 import argparse

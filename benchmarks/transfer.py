@@ -1,14 +1,17 @@
-"""Does pre-training pay? BERT, ELECTRA and T5 as wide as BERT-mini, each pre-trained on wikitext-2 for the same FLOPs, then fine-tuned on
-three tenths of CoNLL-2003, beside the same models from scratch: the same steps, rates and seeds.
+"""Does pre-training pay? BERT, ELECTRA and T5 as wide as BERT-mini, each pre-trained on wikitext-2
+for the same FLOPs, then fine-tuned on three tenths of CoNLL-2003, beside the same models from
+scratch: the same steps, rates and seeds.
 
     python -m benchmarks.transfer [--models bert t5] [--seeds 3] [--pretrainings 3] [--share 1] [--tuning-steps 400] [--output runs]
                                   [--receipt FILE]
 
-FLOPs are those of the matrix products of whole steps, counted by torch. F1 of whole entities is on the whole dev set; of T5 the encoder
-reads, as in transformers' T5ForTokenClassification. Pre-trained and from scratch, each model has its own best rate, chosen on the dev
-set: of all rates the two best on the first seed, of these two the better mean over all seeds. The precision is bf16 where the machine
-multiplies it fast, else fp32. A run that is finished is not run again. --share .4 pre-trains each model for that share of its recipe's
-steps. With --pretrainings 3, tuning with seed s starts from pre-training s mod 3; with 1 only the tuning varies. The last line is JSON.
+FLOPs are those of the matrix products of whole steps, counted by torch. F1 of whole entities is on
+the whole dev set; of T5 the encoder reads, as in transformers' T5ForTokenClassification.
+Pre-trained and from scratch, each model has its own best rate, chosen on the dev set: of all rates
+the two best on the first seed, of these two the better mean over all seeds. The precision is bf16
+where the machine multiplies it fast, else fp32. A run that is finished is not run again. --share .4
+pre-trains each model for that share of its recipe's steps. With --pretrainings 3, tuning with seed
+s starts from pre-training s mod 3; with 1 only the tuning varies. The last line is JSON.
 """
 
 import argparse
@@ -54,7 +57,9 @@ def flops(recipe: R.Recipe) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One row of the table: a pre-trained model, how many times it is pre-trained, and where and how long it is fine-tuned."""
+    """One row of the table: a pre-trained model, how many times it is pre-trained, and where and
+    how long it is fine-tuned.
+    """
 
     name: str
     pretrained: R.Recipe
@@ -106,7 +111,9 @@ class Comparison:
         return f1
 
     def best_of_rates(self, start: bool, seeds: int) -> dict[str, Any]:
-        """F1 per seed, with the better of two optimisers: those which are best on the first seed, where one seed may be luck."""
+        """F1 per seed, with the better of two optimisers: those which are best on the first seed,
+        where one seed may be luck.
+        """
         first = {optimiser: self.f1(start, optimiser, 0) for optimiser in OPTIMISERS[self.name]}
         two = sorted(first, key=lambda optimiser: first[optimiser])[-2:]
         scores = {
@@ -133,7 +140,8 @@ class Comparison:
         scratch = self.best_of_rates(False, seeds)
         total_flops = flops(self.pretrained) * self.pretrained.steps
         print(
-            f"{self.name}: from scratch {scratch['mean']:.3f}, pre-trained {pretrained['mean']:.3f} "
+            f"{self.name}: from scratch {scratch['mean']:.3f}, pre-trained "
+            f"{pretrained['mean']:.3f} "
             f"({total_flops:.2e} FLOP of pre-training)",
             flush=True,
         )
@@ -152,7 +160,8 @@ def train(recipe: R.Recipe, folder: Path) -> None:
     for event in train_steps(recipe, folder):
         if event.step % 50 == 0:
             print(
-                f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.3f}, {event.seconds * 1e3:.0f} ms",
+                f"  {recipe.name} step {event.step:,}/{recipe.steps:,} loss {event.loss:.3f}, "
+                f"{event.seconds * 1e3:.0f} ms",
                 flush=True,
             )
 

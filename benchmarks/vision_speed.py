@@ -1,12 +1,15 @@
-"""Whole optimiser steps of image models beside transformers' same model, weights, loss and optimiser: one process, alternating.
+"""Whole optimiser steps of image models beside transformers' same model, weights, loss and
+optimiser: one process, alternating.
 
     python -m benchmarks.vision_speed [--rounds 12] [--only swin] [--precision fp32 bf16] [--receipt FILE]
 
-A step: forward, loss, backward, fused AdamW, zero_grad, as in benchmarks.train_speed; by default with bf16 autocast where the machine
-multiplies bf16 fast, else in fp32. First both losses and gradient norms are compared in fp32; where they differ nothing is measured. A time is the best of
-all rounds; a ratio (above 1: we are faster) is the median over rounds of neighbours. The kernel share is the part of transformers' step
-in products, convolutions and fused attention: no ratio can exceed 1 / share unless we make these faster, as attention in bf16. The last
-line is JSON: model/precision -> times in milliseconds, ratio, kernel share.
+A step: forward, loss, backward, fused AdamW, zero_grad, as in benchmarks.train_speed; by default
+with bf16 autocast where the machine multiplies bf16 fast, else in fp32. First both losses and
+gradient norms are compared in fp32; where they differ nothing is measured. A time is the best of
+all rounds; a ratio (above 1: we are faster) is the median over rounds of neighbours. The kernel
+share is the part of transformers' step in products, convolutions and fused attention: no ratio can
+exceed 1 / share unless we make these faster, as attention in bf16. The last line is JSON:
+model/precision -> times in milliseconds, ratio, kernel share.
 """
 
 import argparse
@@ -97,7 +100,9 @@ def swin() -> Case:
 
 
 def detr() -> Case:
-    """A small detector from scratch: matching and auxiliary losses included, no dropout, the whole backbone trained."""
+    """A small detector from scratch: matching and auxiliary losses included, no dropout, the whole
+    backbone trained.
+    """
     backbone: dict[str, Any] = dict(
         embedding_size=32,
         hidden_sizes=[64, 128, 256],
@@ -160,7 +165,9 @@ def step_of(model: Any, loss: Callable[[], Tensor], precision: str) -> Callable[
 
 
 def kernel_share(step: Callable[[], None]) -> float:
-    """The share of a step's time in matrix products, convolutions and fused attention, which both sides call alike."""
+    """The share of a step's time in matrix products, convolutions and fused attention, which both
+    sides call alike.
+    """
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         step()
     times = {event.key: event.self_cpu_time_total for event in profiled.key_averages()}
@@ -209,7 +216,8 @@ def main() -> None:
         torch.manual_seed(0)
         row = results[f"{name}/{precision}"] = measure(make(), options.rounds, precision)
         print(
-            f"{name + '/' + precision:9} {row['weft']:8.1f} {row['transformers']:16.1f} {row['ratio']:6.2f} {GOAL[name]:5} {row['kernel_share']:13.2f}",
+            f"{name + '/' + precision:9} {row['weft']:8.1f} {row['transformers']:16.1f} "
+            f"{row['ratio']:6.2f} {GOAL[name]:5} {row['kernel_share']:13.2f}",
             flush=True,
         )
     if options.receipt:

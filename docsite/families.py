@@ -69,7 +69,11 @@ def load_lines(family: Family) -> Iterator[str]:
     yield "```"
     if not family.heads:
         yield ""
-        yield "transformers has no class for this family, so there are no published directories to load."
+        yield (
+            "transformers has no class for this family, so there are no published directories "
+            "to "
+            "load."
+        )
         return
     yield ""
     yield (

@@ -1,7 +1,8 @@
 """Measured effects of choices: the receipt that compares each, and the measured quantity.
 
-Only comparisons and task results count; use in a model does not measure a part. The table of choices
-shows "not measured yet" for a choice without an entry here. The results page lists the numbers.
+Only comparisons and task results count; use in a model does not measure a part. The table of
+choices shows "not measured yet" for a choice without an entry here. The results page lists the
+numbers.
 """
 
 import re

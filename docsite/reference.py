@@ -114,7 +114,9 @@ def stub_names() -> dict[str, list[str]]:
 
 
 def plain_type(text: str) -> str:
-    """Return a signature without module names and quotes, with functions in defaults as their names."""
+    """Return a signature without module names and quotes, with functions in defaults as their
+    names.
+    """
     text = re.sub(r"\b(?:[a-zA-Z_]\w*\.)+(?=[A-Z]\w*)", "", text)
     text = re.sub(r"<(?:built-in )?function (\w+)[^>]*>", r"\1", text)
     return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)

@@ -64,7 +64,9 @@ def placement(branch: Branch) -> str:
 
 
 def marks(value: Any) -> Iterator[str]:
-    """Yield the names of the choices, activations (`activation=gelu`) and norm placements in a value."""
+    """Yield the names of the choices, activations (`activation=gelu`) and norm placements in a
+    value.
+    """
     if is_dataclass(value):
         yield type(value).__name__
         if isinstance(value, Branch):

@@ -1,11 +1,13 @@
-r"""The recurrent encoder-decoder that attention replaced: translation with an alignment (Bahdanau et al. 2015, arXiv:1409.0473).
+r"""The recurrent encoder-decoder that attention replaced: translation with an alignment (Bahdanau
+et al. 2015, arXiv:1409.0473).
 
     weft train recipes/translate_multi30k.py --code examples/bahdanau.py --set model.encoder=BidirectionalGRU --set model.decoder=BahdanauDecoder
     weft evaluate runs/translate_multi30k --code examples/bahdanau.py
 
-Two stacks of one's own stand in the place of the Transformer's blocks: a bidirectional GRU, and a GRU with additive attention. Task, data,
-loop, exact resume, beam search and BLEU are Weft's. The loop over the target's tokens is the recurrence itself: each state attends before
-the next one is known. `python -m benchmarks.recurrent` compares both.
+Two stacks of one's own stand in the place of the Transformer's blocks: a bidirectional GRU, and a
+GRU with additive attention. Task, data, loop, exact resume, beam search and BLEU are Weft's. The
+loop over the target's tokens is the recurrence itself: each state attends before the next one is
+known. `python -m benchmarks.recurrent` compares both.
 """
 
 from dataclasses import replace
@@ -36,12 +38,16 @@ class BidirectionalGRU(weft.Stack):
 
 @weft.register
 class BahdanauDecoder(weft.Stack):
-    """The decoder: a GRU that reads the token before and what it attends to with the state before (section 3.1)."""
+    """The decoder: a GRU that reads the token before and what it attends to with the state before
+    (section 3.1).
+    """
 
     blocks: tuple[weft.Block | weft.ParallelBlock, ...] = ()
 
     def flops(self, width: int, tokens: int, memory: int) -> int:
-        """Keys and the first state once; for each token a query, scores, a context, three gates and the maxout layer."""
+        """Keys and the first state once; for each token a query, scores, a context, three gates and
+        the maxout layer.
+        """
         step = width * width + 2 * memory * width + 3 * width * 3 * width + 3 * width * 2 * width
         return 2 * (memory * width * width + width * width // 2 + tokens * step)
 
@@ -168,7 +174,9 @@ class BahdanauDecoderLayer(RecurrentLayer):
         mask_BM: Tensor | None,
         beams: int,
     ) -> Tensor:
-        """score(tanh(W s + U h)) of each annotation; the beams of one sentence share its annotations."""
+        """score(tanh(W s + U h)) of each annotation; the beams of one sentence share its
+        annotations.
+        """
         query_BND = self.query(state_BD).unflatten(0, (-1, beams))
         hidden_BNMD = (query_BND[:, :, None] + key_BMD[:, None]).tanh()
         score_BNM = self.score(hidden_BNMD)[..., 0]

@@ -1,13 +1,16 @@
-"""A language model that reads documents it retrieves, in small (REALM, Guu et al. 2020, arXiv:2002.08909).
+"""A language model that reads documents it retrieves, in small (REALM, Guu et al. 2020,
+arXiv:2002.08909).
 
-p(y | x) = sum over z of p(y | z, x) p(z | x): y is a masked name or number of a passage x; z are the k passages whose vectors have the
-largest inner products with that of x, and the null document, which is empty. The passage itself is excluded. All vectors are computed
-anew every few steps; those of the k passages carry gradients.
+p(y | x) = sum over z of p(y | z, x) p(z | x): y is a masked name or number of a passage x; z are
+the k passages whose vectors have the largest inner products with that of x, and the null document,
+which is empty. The passage itself is excluded. All vectors are computed anew every few steps; those
+of the k passages carry gradients.
 
     python -m benchmarks.realm
 
-Reader and retriever are Weft's encoders. The loop is plain PyTorch: a task of Weft prepares a sample as a pure function of the seed, the
-epoch and the sample's number, whereas what this model reads depends on its weights.
+Reader and retriever are Weft's encoders. The loop is plain PyTorch: a task of Weft prepares a
+sample as a pure function of the seed, the epoch and the sample's number, whereas what this model
+reads depends on its weights.
 """
 
 import re
@@ -37,7 +40,9 @@ class Passage(NamedTuple):
 
 
 def read_passages(lines: Sequence[str], tokenizer: Any, length: int) -> Iterator[Passage]:
-    """Cut the paragraphs of WikiText into passages with salient spans; a heading of one `=` starts an article."""
+    """Cut the paragraphs of WikiText into passages with salient spans; a heading of one `=` starts
+    an article.
+    """
     article = 0
     for line in lines:
         if re.fullmatch(r" = [^=]+ = ?\n?", line):
@@ -92,8 +97,10 @@ def pad(rows: Sequence[Sequence[int]], value: int) -> Tensor:
 
 
 class Realm(nn.Module):
-    """A reader with a masked-token head, and a retriever. A vector is a map of the mean over the tokens, not of [CLS]: nothing here was
-    pre-trained, and a mean says something from the first step on."""
+    """A reader with a masked-token head, and a retriever. A vector is a map of the mean over the
+    tokens, not of [CLS]: nothing here was pre-trained, and a mean says something from the first
+    step on.
+    """
 
     def __init__(
         self, spec: weft.Spec, special: SpecialTokens, vector: int = 64, seed: int = 0
@@ -173,7 +180,9 @@ class Index:
 
     @torch.no_grad()
     def nearest(self, queries: Sequence[Query], k: int) -> list[list[int]]:
-        """The numbers of the k best passages of each query, without the passage that it was made of."""
+        """The numbers of the k best passages of each query, without the passage that it was made
+        of.
+        """
         score_BP = self.model.vectors([query.ids for query in queries]) @ self.vectors_PD.T
         for row_P, query in zip(score_BP, queries, strict=True):
             if query.number is not None:

@@ -1,9 +1,11 @@
-"""Self-attention beside convolutions (SAGAN, arXiv:1805.08318): a small classifier of Fashion-MNIST with and without the block.
+"""Self-attention beside convolutions (SAGAN, arXiv:1805.08318): a small classifier of Fashion-MNIST
+with and without the block.
 
     python examples/self_attention_cnn.py fashion-mnist --steps 1500 --seeds 3
 
-The folder holds the four published files. The block is on the map of 7 × 7 cells; in its place stands, as in the paper's table 1, a
-residual block of about as many parameters, or nothing. The last line is JSON.
+The folder holds the four published files. The block is on the map of 7 × 7 cells; in its place
+stands, as in the paper's table 1, a residual block of about as many parameters, or nothing. The
+last line is JSON.
 """
 
 import argparse
@@ -39,7 +41,9 @@ def load(folder: Path, split: str) -> tuple[Tensor, Tensor]:
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions through two channels: about as many parameters as the attention of 64 channels has."""
+    """Two convolutions through two channels: about as many parameters as the attention of 64
+    channels has.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()

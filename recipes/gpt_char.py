@@ -5,10 +5,12 @@
     weft train recipes/gpt_char.py:paper
     weft train recipes/gpt_char.py:demo      # the model included in the package under the name demo
 
-Paper:  no paper; the budgets are those of nanoGPT for this text, on a CPU (`tiny`) and on a GPU (`paper`).
-Cost:   `tiny` 2,000 steps of 768 characters, 8e12 FLOP; `large` 1,500 of 8,192; `demo` 1,100 of 3,072;
+Paper:  no paper; the budgets are those of nanoGPT for this text, on a CPU (`tiny`) and on a GPU
+(`paper`). Cost:   `tiny` 2,000 steps of 768 characters, 8e12 FLOP; `large` 1,500 of 8,192; `demo`
+1,100 of 3,072;
         `paper` a few minutes on a GPU, hours on two cores.
-Expect: `tiny` 1.77, `best` 1.67, `demo` 1.56 nats per character on the whole held-out text; nanoGPT reports 1.88 with the
+Expect: `tiny` 1.77, `best` 1.67, `demo` 1.56 nats per character on the whole held-out text; nanoGPT
+reports 1.88 with the
         budget of `tiny` and 1.4697 with that of `paper`.
 Data:   tinyshakespeare/input.txt.gz (1.1 million characters, public domain).
 """
@@ -69,8 +71,8 @@ paper = Recipe(
     paper="nanoGPT, character-level Shakespeare: 10.7M parameters",
 )
 
-# The same tokens in the same time with better choices: rotary positions, no biases, ReLU, half the heads, twice the context, Muon,
-# a quarter of the steps, four times as large.
+# The same tokens in the same time with better choices: rotary positions, no biases, ReLU, half the
+# heads, twice the context, Muon, a quarter of the steps, four times as large.
 NORM = weft.LayerNorm(bias=False)
 LOOK = weft.Attention(
     heads=2, pattern=weft.CausalAttention(), rope=weft.RoPE(), bias=False, out_bias=False

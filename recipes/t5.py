@@ -3,10 +3,12 @@
     weft train recipes/t5.py
     weft train recipes/t5.py:mini
 
-Paper:  `paper` is the baseline of section 3.1, with the size of T5 base: 524,288 steps of 128 rows of 512 tokens. Its learning rate
+Paper:  `paper` is the baseline of section 3.1, with the size of T5 base: 524,288 steps of 128 rows
+of 512 tokens. Its learning rate
         1 / √max(step, 10,000) equals that of Adafactor with lr=0.01.
-Cost:   `tiny` 600 steps of 4,096 input and about 900 output tokens, 1.6e13 FLOP; `paper` at most 3e19 FLOP.
-Expect: `tiny` starts near ln 8192 = 9.0. A quarter of the output tokens are sentinels, whose order is learned quickly. Together with the
+Cost:   `tiny` 600 steps of 4,096 input and about 900 output tokens, 1.6e13 FLOP; `paper` at most
+3e19 FLOP. Expect: `tiny` starts near ln 8192 = 9.0. A quarter of the output tokens are sentinels,
+whose order is learned quickly. Together with the
         unigram entropy of the pieces, 5.8 nats, a model without context would reach 4.4.
 Data:   wikitext-2/wiki.train.tokens.gz; for `paper` C4 from the hub (pip install 'weft[hub]').
 """
@@ -70,7 +72,8 @@ paper = Recipe(
     paper="arXiv:1910.10683, section 3.1: 220M parameters",
 )
 
-# As wide and as dear as recipes/bert.py:mini. Its rate ends at 0, not at 16 % of its peak; tune it with Adafactor (docs/log.md).
+# As wide and as dear as recipes/bert.py:mini. Its rate ends at 0, not at 16 % of its peak; tune it
+# with Adafactor (docs/log.md).
 mini = replace(
     tiny,
     name="t5-mini",

@@ -46,7 +46,9 @@ def options_by_verb() -> dict[str, set[str]]:
 
 
 def unknown_options(verb: str, message: str) -> list[str]:
-    """The options that a message of a verb names and the verb lacks; in a clause with `weft VERB`, they are of that verb."""
+    """The options that a message of a verb names and the verb lacks; in a clause with `weft VERB`,
+    they are of that verb.
+    """
     unknown = []
     for clause in re.split(r"[;,()]", message):
         named = verb
@@ -62,7 +64,9 @@ def unknown_options(verb: str, message: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _messages_name_options_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever error a test brings about: an option that it names exists on the verb that prints it."""
+    """Whatever error a test brings about: an option that it names exists on the verb that prints
+    it.
+    """
     run_verb = weft.cli.run_verb
 
     def run_and_check(call: weft.cli.Call) -> int:

@@ -1,7 +1,8 @@
 """Run the command, or a few lines, in a process of its own that need not import torch again.
 
-A server that has imported Weft and torch forks a child for each call: what the child registers or changes is gone with it, as with an
-interpreter started anew, and the five seconds of importing are spent once.
+A server that has imported Weft and torch forks a child for each call: what the child registers or
+changes is gone with it, as with an interpreter started anew, and the five seconds of importing are
+spent once.
 """
 
 import multiprocessing

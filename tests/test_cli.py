@@ -531,7 +531,9 @@ def test_the_readme_runs_by_copy_and_paste(
 
 
 def documented_commands() -> list[str]:
-    """Every command in the first lines of a recipe or an example; `test_docs.py` has those of pages."""
+    """Every command in the first lines of a recipe or an example; `test_docs.py` has those of
+    pages.
+    """
     root = Path(__file__).parents[1]
     files = [*(root / "recipes").glob("*.py"), *(root / "examples").rglob("*.py")]
     docstrings = [ast.get_docstring(ast.parse(p.read_text())) or "" for p in files]

@@ -1,4 +1,6 @@
-"""A recipe's data prepared, and the recipe trained, built or verified, in one call, as the commands do."""
+"""A recipe's data prepared, and the recipe trained, built or verified, in one call, as the commands
+do.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""A pattern of one's own with its own backend: every `dilation`-th of the keys before (Beltagy et al. 2020, arXiv:2004.05150, section 3.1).
+"""A pattern of one's own with its own backend: every `dilation`-th of the keys before (Beltagy et
+al. 2020, arXiv:2004.05150, section 3.1).
 
 weft train RECIPE --code examples/extend/dilated_window.py \
     --set 'model.decoder.blocks.*.attention.inner.pattern={"kind": "DilatedWindow", "keys": 8, "dilation": 4}'
@@ -34,7 +35,9 @@ class DilatedMask(weft.PatternMask):
 
 @weft.register(weft.PatternBackend, "dilated")
 def dilated_backend(mask: DilatedMask, positions: weft.Positions, biased: bool) -> Any:
-    """Tokens of one remainder modulo the dilation attend among themselves: (L / dilation)² scores each instead of L²."""
+    """Tokens of one remainder modulo the dilation attend among themselves: (L / dilation)² scores
+    each instead of L².
+    """
     (_, L) = positions.query_BL.shape
     step = mask.pattern.dilation
     aligned = positions.first_query_slot == 0 and positions.key_BM.shape[1] == L

@@ -1,4 +1,5 @@
-"""A position of one's own: a learned number per head and distance, equal beyond `reach` (Shaw et al. 2018, arXiv:1803.02155, clipped).
+"""A position of one's own: a learned number per head and distance, equal beyond `reach` (Shaw et
+al. 2018, arXiv:1803.02155, clipped).
 
 weft train RECIPE --code examples/extend/learned_relative_bias.py \
     --set 'model.decoder.position_bias={"kind": "ClippedBias", "reach": 16}'

@@ -1,4 +1,5 @@
-"""A family of one's own: OPT, a GPT-2 with ReLU and positions from 2 (Zhang et al. 2022, arXiv:2205.01068).
+"""A family of one's own: OPT, a GPT-2 with ReLU and positions from 2 (Zhang et al. 2022,
+arXiv:2205.01068).
 
 weft verify FOLDER --code examples/extend/opt.py   # a folder with config.json and weights
 """

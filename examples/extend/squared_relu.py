@@ -1,4 +1,5 @@
-"""A feed-forward of one's own: down(relu(up(x))²) (Primer, So et al. 2021, arXiv:2109.08668, section 3).
+"""A feed-forward of one's own: down(relu(up(x))²) (Primer, So et al. 2021, arXiv:2109.08668,
+section 3).
 
 weft train RECIPE --code examples/extend/squared_relu.py \
     --set 'model.decoder.blocks.*.feedforward.inner={"kind": "SquaredReLU", "hidden": 512}'

@@ -1,13 +1,15 @@
-"""DETR's ablations, one recipe per row (Carion et al. 2020, arXiv:2005.12872, tables 3 and 4), at laptop size.
+"""DETR's ablations, one recipe per row (Carion et al. 2020, arXiv:2005.12872, tables 3 and 4), at
+laptop size.
 
     python -m benchmarks.digits_in_scenes DATA/digits_in_small_scenes --side 64 --most 3 --train 8000 --valid 500
         # DATA is $WEFT_DATA
     python -m benchmarks.tables detr
     weft train recipes/tables/detr.py:no_giou
 
-Plain DETR on small scenes with up to three digits. All rows use the same scenes in the same order for the same number of steps. They
-differ in the placement of positions and object queries, the type of positions, the terms of the loss, and the auxiliary losses of the
-decoder layers, for which the paper gives no figure.
+Plain DETR on small scenes with up to three digits. All rows use the same scenes in the same order
+for the same number of steps. They differ in the placement of positions and object queries, the type
+of positions, the terms of the loss, and the auxiliary losses of the decoder layers, for which the
+paper gives no figure.
 """
 
 from dataclasses import replace

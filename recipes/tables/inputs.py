@@ -1,10 +1,12 @@
-"""RoBERTa's four inputs, one recipe per row (Liu et al. 2019, arXiv:1907.11692, section 4.2, table 2), at laptop size.
+"""RoBERTa's four inputs, one recipe per row (Liu et al. 2019, arXiv:1907.11692, section 4.2, table
+2), at laptop size.
 
     python -m benchmarks.tables inputs
     weft train recipes/tables/inputs.py:sentence_pair
 
-As in the paper, the two pair inputs are trained with next-sentence prediction, the other two without. All recipes use the same batch
-size, row length and number of steps. Sentence pairs fill a row least; the paper increases the batch size for them.
+As in the paper, the two pair inputs are trained with next-sentence prediction, the other two
+without. All recipes use the same batch size, row length and number of steps. Sentence pairs fill a
+row least; the paper increases the batch size for them.
 """
 
 from dataclasses import replace

@@ -1,12 +1,13 @@
-"""BERT's ablations of masking and number of steps, one recipe per row (Devlin et al. 2018, arXiv:1810.04805, table 8 and figure 5), at laptop
-size.
+"""BERT's ablations of masking and number of steps, one recipe per row (Devlin et al. 2018,
+arXiv:1810.04805, table 8 and figure 5), at laptop size.
 
     python -m benchmarks.tables masking
     python -m benchmarks.tables steps
     weft train recipes/tables/masking.py:always_mask
 
-Every recipe predicts 15 % of the tokens of the same data in the same order for the same number of steps, so the FLOPs are equal. They
-differ in the replacement of the predicted tokens. The models are then evaluated on named entity recognition, fine-tuned and as features.
+Every recipe predicts 15 % of the tokens of the same data in the same order for the same number of
+steps, so the FLOPs are equal. They differ in the replacement of the predicted tokens. The models
+are then evaluated on named entity recognition, fine-tuned and as features.
 """
 
 from dataclasses import replace

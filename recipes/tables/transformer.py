@@ -1,11 +1,12 @@
-"""Ablations of the Transformer, one recipe per row (Vaswani et al. 2017, arXiv:1706.03762, section 6.2, table 3), at laptop size.
+"""Ablations of the Transformer, one recipe per row (Vaswani et al. 2017, arXiv:1706.03762, section
+6.2, table 3), at laptop size.
 
     python -m benchmarks.tables transformer
     weft train recipes/tables/transformer.py:heads_1
 
-The base model and all ablations of the paper are scaled down: 4 heads instead of 8, 64 channels instead of 512, 2 blocks instead of 6.
-All recipes use the same pairs of Multi30k in the same order for the same number of steps; those of (A), (D) and (E) also have equal
-FLOPs.
+The base model and all ablations of the paper are scaled down: 4 heads instead of 8, 64 channels
+instead of 512, 2 blocks instead of 6. All recipes use the same pairs of Multi30k in the same order
+for the same number of steps; those of (A), (D) and (E) also have equal FLOPs.
 """
 
 from dataclasses import replace

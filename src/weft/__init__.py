@@ -5,8 +5,8 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Nothing heavy is imported before it is used: `import weft` and `weft --help` answer at once. `__init__.pyi` declares the
-# same names for editors and type checkers; a test compares both.
+# Nothing heavy is imported before it is used: `import weft` and `weft --help` answer at once.
+# `__init__.pyi` declares the same names for editors and type checkers; a test compares both.
 _LATE = {
     "evaluate": "api",
     "load_recipe": "api",

@@ -1,4 +1,6 @@
-"""What `weft` offers in one call: open a model, train, tune, evaluate. Each is the verb of the command of the same name."""
+"""What `weft` offers in one call: open a model, train, tune, evaluate. Each is the verb of the
+command of the same name.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -48,13 +50,14 @@ def prepare(
     """Prepare the data of a recipe as shards, once: finished shards are used again.
 
     Args:
-        data: `recipe.data`; `data.prepared_folder` says where the shards are (default: prepared/<fingerprint>).
+        data: `recipe.data`; `data.prepared_folder` says where the shards are (default:
+            prepared/<fingerprint>).
         workers: number of processes (default: the number of cores).
         report: takes the progress.
 
     Returns:
-        What `weft.train` takes. One of several processes, which torchrun started, and a run whose shards are in object storage,
-        use what `weft prepare` has written.
+        What `weft.train` takes. One of several processes, which torchrun started, and a run whose
+        shards are in object storage, use what `weft prepare` has written.
 
     Raises:
         ValueError: if the data cannot be read, or the folder has shards of other data.
@@ -95,10 +98,12 @@ def load_recipe(name: str, overrides: str | Sequence[str] = ()) -> Recipe:
 
     Args:
         name: `file.py` (its first recipe), `file.py:name`, a JSON file, or the folder of a run.
-        overrides: changes such as "steps=20" or "optimiser.lr=3e-4", one or several, as `--set` takes them.
+        overrides: changes such as "steps=20" or "optimiser.lr=3e-4", one or several, as `--set`
+            takes them.
 
     Raises:
-        ValueError: if there is no such recipe, or a change does not fit it; the message names the path that was meant.
+        ValueError: if there is no such recipe, or a change does not fit it; the message names the
+            path that was meant.
     """
     changes = [overrides] if isinstance(overrides, str) else list(overrides)
     return apply_overrides(read_recipe(name), changes)
@@ -169,10 +174,12 @@ class LookCall(ViewOptions):
 @python_errors()
 @python_call(LookCall)
 def look(options: LookCall) -> Observation:
-    """Observe a model on one input: attention maps, rollout, the logit lens; of an image also where it looks.
+    """Observe a model on one input: attention maps, rollout, the logit lens; of an image also where
+    it looks.
 
     Returns:
-        The maps by kind in `panels`, each a tensor (heads, queries, keys) per layer, and what else the page shows.
+        The maps by kind in `panels`, each a tensor (heads, queries, keys) per layer, and what else
+        the page shows.
     """
     observation, _ = observe(opened(options.model, options.device), options.example, options)
     if options.output is not None:
@@ -193,7 +200,8 @@ class TuneCall(TuneOptions):
 @python_errors()
 @python_call(TuneCall)
 def tune(options: TuneCall) -> OpenModel:
-    """Fine-tune a model on labelled data: detect the task, try learning rates and seeds, keep the best.
+    """Fine-tune a model on labelled data: detect the task, try learning rates and seeds, keep the
+    best.
 
     Returns:
         The best model, opened.

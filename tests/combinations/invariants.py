@@ -1,4 +1,5 @@
-"""What every model must hold, whatever its spec. One function each: it raises where the invariant breaks.
+"""What every model must hold, whatever its spec. One function each: it raises where the invariant
+breaks.
 
 `EXCEPTIONS` is the only place where an invariant may be excused, with the reason.
 """
@@ -49,7 +50,8 @@ def has(s: S.Spec, kind: type) -> bool:
 EXCEPTIONS: dict[str, tuple[Callable[[S.Spec], bool], str]] = {
     "the_future_does_not_show_in_a_bit": (
         lambda s: has(s, S.MixtureOfExperts),
-        "an expert's tokens share one matrix product, whose rounding may depend on how many they are",
+        "an expert's tokens share one matrix product, whose rounding may depend on how many they "
+        "are",
     ),
     "packed_is_separate": (
         lambda s: has(s, S.Linformer),

@@ -109,7 +109,9 @@ def test_the_objects_are_those_of_transformers_own_post_processing(
 def test_what_is_listed_ends_at_the_edges_and_is_one_object_per_query(
     home: Path, focal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The results file has every class of every query, and boxes as predicted, since average precision is measured so."""
+    """The results file has every class of every query, and boxes as predicted, since average
+    precision is measured so.
+    """
     coco = tmp_path / "results.json"
     (row,) = detected(capsys, focal, home / "7.png", "--threshold", "0", "--coco", coco)
     results = json.loads(coco.read_text())
@@ -270,7 +272,9 @@ def test_a_saved_detector_keeps_the_size_that_it_was_trained_at(tmp_path: Path) 
 
 
 def test_a_folder_s_own_preprocessing_is_what_the_model_sees(home: Path, tmp_path: Path) -> None:
-    """As DETR's oldest files have it: one number for the shorter side, and the longest that the other may be."""
+    """As DETR's oldest files have it: one number for the shorter side, and the longest that the
+    other may be.
+    """
     import shutil
 
     shutil.copytree(home / "model", tmp_path / "model")

@@ -1,4 +1,6 @@
-"""No output takes the place of an input or of another output, by its own name or by another of the same file."""
+"""No output takes the place of an input or of another output, by its own name or by another of the
+same file.
+"""
 
 import json
 import os

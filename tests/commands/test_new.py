@@ -144,19 +144,26 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "guessed"),
     [
-        (["classify", "reviews.csv"], {"text": "'review'", "label": "'sentiment', 2 classes: neg, pos"}),
+        (["classify", "reviews.csv"], {"text": "'review'", "label": "'sentiment', 2 classes: neg, "
+                                                                    "pos"}),
         (["translate", "pairs.tsv"], {"pairs": "40 (tsv)"}),
         (["pretrain", "text.txt"], {"documents": "end at a blank line"}),
         (["detect", "boxes.json", "images"], {"classes": "2: cat, dog", "longest side": "64 pixels after resizing, a typical box 20"}),
-        (["classify", "photos"], {"classes": "2: blue, red", "images": "12 (folder), typically 40 × 60 pixels", "image size": "32 × 32 pixels after a crop"}),
-        (["classify", "digits.npz"], {"classes": "3: 0, 1, 2", "images": "40 (npz), typically 28 × 28 pixels"}),
-        (["classify", "bytes.parquet"], {"classes": "2: 0, 1", "images": "12 (parquet), typically 40 × 60 pixels", "columns": "'image' and 'label'"}),
+        (["classify", "photos"], {"classes": "2: blue, red", "images": "12 (folder), typically 40 "
+                                                                       "× 60 pixels", "image size": "32 × 32 pixels after a crop"}),
+        (["classify", "digits.npz"], {"classes": "3: 0, 1, 2", "images": "40 (npz), typically 28 × "
+                                                                         "28 pixels"}),
+        (["classify", "bytes.parquet"], {"classes": "2: 0, 1", "images": "12 (parquet), typically "
+                                                                         "40 × 60 pixels", "columns": "'image' and 'label'"}),
         (["classify", "photos", "--valid", "named.parquet"], {"validation": "named.parquet", "images": "12 (folder), typically 40 × 60 pixels"}),
         (["classify", "bytes.parquet", "--columns", "text", "label"], {"text": "'text'"}),
         (["classify", "colors.csv", "photos", "--columns", "id", "color"], {"images": "12 (image_table), typically 40 × 60 pixels", "columns": "'id' and 'color'"}),
         (["classify", "files.csv", "photos", "--columns", "file", "label"], {"images": "12 (image_table), typically 40 × 60 pixels", "columns": "'file' and 'label'", "classes": "2: 0, 1"}),
-        (["classify", "photos", "--valid", "labels.csv", "photos"], {"validation": "labels.csv, photos", "images": "12 (folder), typically 40 × 60 pixels"}),
-        (["classify", "hub.parquet", "--columns", "img", "fine_label"], {"images": "12 (parquet), typically 40 × 60 pixels"}),
+        (["classify", "photos", "--valid", "labels.csv", "photos"], {"validation": "labels.csv, "
+                                                                                   "photos", "images": "12 (folder), typically 40 × 60 pixels"}),
+        (["classify", "hub.parquet", "--columns", "img", "fine_label"], {"images": "12 (parquet), "
+                                                                                   "typically 40 × "
+                                                                                   "60 pixels"}),
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
 )  # fmt: skip
@@ -221,11 +228,13 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         ),
         (
             ["classify", "hub.parquet"],
-            "which column is the label? There are 'img', 'fine_label'; name it with --columns IMAGE LABEL",
+            "which column is the label? There are 'img', 'fine_label'; name it with --columns "
+            "IMAGE LABEL",
         ),
         (
             ["classify", "broken_photos"],
-            "2 of 2 rows cannot be read (broken_photos/a/0.png and others: cannot identify the image)",
+            "2 of 2 rows cannot be read (broken_photos/a/0.png and others: cannot identify the "
+            "image)",
         ),
         (
             ["classify", "unlabelled.parquet"],
@@ -234,7 +243,8 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         (["classify", "one_label.parquet"], "every image has the class red; give images of two"),
         (
             ["classify", "paths.parquet"],
-            "2 of 2 rows cannot be read (paths.parquet, rows 1, 2: an image without its bytes; embed the files, or give their folder)",
+            "2 of 2 rows cannot be read (paths.parquet, rows 1, 2: an image without its bytes; "
+            "embed the files, or give their folder)",
         ),
         (
             ["classify", "bytes.parquet", "--columns", "image", "label", "text"],
@@ -294,7 +304,9 @@ def test_what_is_no_data_of_its_kind_is_refused_in_one_line_and_nothing_is_writt
 def test_the_sizes_of_images_are_read_as_training_reads_them(
     bad: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Only inside the folder, and only in formats that are opened; a few others are skipped, and no more."""
+    """Only inside the folder, and only in formats that are opened; a few others are skipped, and no
+    more.
+    """
     Image.new("RGB", (200, 200)).save("outside.png")
     Path("images/eps.png").write_text(
         "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 300 300\n%%EndComments\n"

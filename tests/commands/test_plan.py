@@ -29,7 +29,8 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_a_page_says_memory_and_time(capsys: pytest.CaptureFixture[str]) -> None:
     page = " ".join(printed(capsys, "gpt3-175b", "--gpus", "1024").split())
-    for words in ("174,604,259,328 parameters", "20 per parameter", "1,024 × h100", "of 80 GB per device", "days", "YFLOP", "gradients"):  # fmt: skip
+    for words in ("174,604,259,328 parameters", "20 per parameter", "1,024 × h100", "of 80 GB per "
+                                                                                    "device", "days", "YFLOP", "gradients"):  # fmt: skip
         assert words in page
 
 
@@ -45,7 +46,10 @@ def test_json_holds_the_whole_plan(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_options_fix_the_layout(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "gpt3-175b --gpus 1024 --tensor 8 --shard 128 --micro-batch-size 1 --checkpointing --row-length 1024 --json"
+    words = (
+        "gpt3-175b --gpus 1024 --tensor 8 --shard 128 --micro-batch-size 1 --checkpointing "
+        "--row-length 1024 --json"
+    )
     plan = json.loads(printed(capsys, *words.split()))
     layout = {"tensor": 8, "shard": 128, "replicate": 1, "micro_batch": 1, "checkpointing": True}
     assert plan["layout"].items() >= layout.items()
@@ -90,7 +94,10 @@ def test_a_mistake_is_one_line_with_the_way_out(
 
 
 def test_planning_does_not_import_torch() -> None:
-    code = "import sys; from weft.cli import main; main(['plan', 'gpt3-175b', '--gpus', '1024']); sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys; from weft.cli import main; main(['plan', 'gpt3-175b', '--gpus', '1024']); "
+        "sys.exit('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -521,7 +521,9 @@ def test_a_receipt_replaces_only_one_of_the_same_model_data_and_options(
 def test_an_evaluation_says_how_far_the_states_of_different_tokens_differ(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A collapsed model, whose last norm gives every token nearly one vector, is visible beside one that is not."""
+    """A collapsed model, whose last norm gives every token nearly one vector, is visible beside one
+    that is not.
+    """
     tokenizer().save(tmp_path / "tokenizer.json")
     (tmp_path / "data.csv").write_text(
         "text,label\n"

@@ -188,8 +188,8 @@ def test_scores_say_which_rows_they_leave_out_and_stop_above_the_share(
         (tmp_path / "in.jsonl").write_text("\n".join([*wrong, *rows[bad:]]) + "\n")
         assert main(on) == code
         assert (
-            f"{bad} of 40 rows {'cannot be read' if code else 'set aside'} ({tmp_path}/in.jsonl, lines 1, 2"
-            in capsys.readouterr().err
+            f"{bad} of 40 rows {'cannot be read' if code else 'set aside'} ({tmp_path}/in.jsonl, "
+            "lines 1, 2" in capsys.readouterr().err
         )
     assert main([*on, "--max-bad-row-fraction", "0.1"]) == 0
     assert json.loads(capsys.readouterr().out)["samples"] == 37

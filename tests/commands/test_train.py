@@ -238,8 +238,8 @@ def test_validation_appears_while_training(capsys: pytest.CaptureFixture[str]) -
     valid = {line["step"]: line["valid"]["loss"] for line in found if "valid" in line}
     assert list(valid) == [2, 4, 6]
     assert (
-        f"step 2/6  loss {found[0]['loss'] * 0.95 + found[1]['loss'] * 0.05:.4f}  valid loss {valid[2]:.4f}  lr"
-        in lines[0]
+        f"step 2/6  loss {found[0]['loss'] * 0.95 + found[1]['loss'] * 0.05:.4f}  valid loss "
+        f"{valid[2]:.4f}  lr" in lines[0]
     )
     assert f"valid loss {valid[4]:.4f}" in lines[1]
 
@@ -335,7 +335,8 @@ def test_an_interrupted_verification_says_that_the_run_is_unchanged(
         signal.signal(signal.SIGINT, before)
     *progress, last = capsys.readouterr().err.splitlines()  # progress: on a slow machine
     assert last == (
-        "weft: stopped; nothing is verified, and runs/small is unchanged; run it again to start over"
+        "weft: stopped; nothing is verified, and runs/small is unchanged; run it again to start "
+        "over"
     )
     assert all("step" in line for line in progress)
 

@@ -657,7 +657,9 @@ def test_t5_is_tuned_by_steps_relative_to_its_weights(
 
 
 def test_every_weight_of_a_t5_is_moved_by_a_like_share_of_its_size() -> None:
-    """AdamW's first step at 1e-3 moves the token table by a thousandth and the queries by a tenth of their size."""
+    """AdamW's first step at 1e-3 moves the token table by a thousandth and the queries by a tenth
+    of their size.
+    """
     spec = weft.t5(depth=1, width=64, heads=1, hidden=128, vocab_size=64, head_dim=64, dropout=0.0)
 
     def shares(optimiser: R.AdamW | R.Adafactor) -> list[float]:

@@ -20,7 +20,8 @@ def complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     def run(*words: str) -> list[str]:
         program = (
             'source weft.bash; complete -p weft >&2; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
-            'eval "$(complete -p weft | sed "s/.*-F \\([^ ]*\\).*/\\1/")"; printf "%s\\n" "${COMPREPLY[@]}"'
+            'eval "$(complete -p weft | sed "s/.*-F \\([^ ]*\\).*/\\1/")"; printf "%s\\n" '
+            '"${COMPREPLY[@]}"'
         )
         result = subprocess.run(
             ["bash", "-c", program, "bash", "weft", *words],

@@ -1,4 +1,6 @@
-"""The examples of a user's own task: conformance, training through the command, exact resume, evaluation."""
+"""The examples of a user's own task: conformance, training through the command, exact resume,
+evaluation.
+"""
 
 import json
 import sys

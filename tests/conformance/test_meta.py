@@ -1,4 +1,6 @@
-"""Every family and every task computes where its weights are: wholly on the meta device, where a tensor that forgets its device raises."""
+"""Every family and every task computes where its weights are: wholly on the meta device, where a
+tensor that forgets its device raises.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +24,8 @@ from weft.data.batches.collate import SAMPLES
 from weft.nn.kernels.keyed_random import sample_numbers
 from weft.tasks.base import Batch, Loss
 
-# `keyed_random.call_word` takes one number of the CPU's generator, so that every device drops the same.
+# `keyed_random.call_word` takes one number of the CPU's generator, so that every device drops the
+# same.
 ALLOWED = {"aten.randint.default"}
 
 

@@ -1,4 +1,6 @@
-"""Heads, initialisations, batchings, averages and trainables pass the checks that a user's own must pass."""
+"""Heads, initialisations, batchings, averages and trainables pass the checks that a user's own must
+pass.
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,6 @@
-"""Row schemas and tokenizers from outside: registered, checked, prepared and written to JSON like ours."""
+"""Row schemas and tokenizers from outside: registered, checked, prepared and written to JSON like
+ours.
+"""
 
 import json
 from pathlib import Path

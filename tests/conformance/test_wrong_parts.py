@@ -1,4 +1,6 @@
-"""Parts, tasks, metrics and formats with one fault each: `weft.testing` finds it, and passes the same part without it."""
+"""Parts, tasks, metrics and formats with one fault each: `weft.testing` finds it, and passes the
+same part without it.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

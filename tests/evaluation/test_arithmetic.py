@@ -1,4 +1,6 @@
-"""The ten arithmetic tasks: numbers as the paper draws them, right answers, and a tenth that training never sees."""
+"""The ten arithmetic tasks: numbers as the paper draws them, right answers, and a tenth that
+training never sees.
+"""
 
 import re
 from collections import Counter

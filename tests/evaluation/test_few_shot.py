@@ -1,4 +1,6 @@
-"""Learning in context: prompts end where answers begin, examples are drawn fairly, choices weigh what the model says."""
+"""Learning in context: prompts end where answers begin, examples are drawn fairly, choices weigh
+what the model says.
+"""
 
 from itertools import product
 
@@ -70,7 +72,8 @@ def test_examples_are_decided_by_seed_and_question_alone_and_differ_between_them
 def test_more_examples_than_there_are_is_refused_in_one_line() -> None:
     with pytest.raises(
         ValueError,
-        match="36 examples are needed, and the pool has 35 beside the question; give a larger one with --examples",
+        match="36 examples are needed, and the pool has 35 beside the question; give a larger one "
+        "with --examples",
     ):
         sample_examples(POOL, POOL[0].question, 36)
 

@@ -1,4 +1,6 @@
-"""`weft evaluate --few-shot` and `--arithmetic`: the questions, the prompts, the scores, the receipt."""
+"""`weft evaluate --few-shot` and `--arithmetic`: the questions, the prompts, the scores, the
+receipt.
+"""
 
 import json
 from itertools import product
@@ -102,7 +104,9 @@ def test_columns_and_words_that_do_not_fit_are_refused(
 
 
 def test_written_answers_are_those_of_the_prompts_one_by_one(folder: str, tmp_path: Path) -> None:
-    """The right answers are what the model says after four examples, but for every third: the score must be two thirds."""
+    """The right answers are what the model says after four examples, but for every third: the score
+    must be two thirds.
+    """
     opened = open_model(folder)
     pool = [Example(q, a) for q, a in SUMS]
     from weft.generate.text_generator import TextGenerator

@@ -40,7 +40,10 @@ V1_1 = rows(
     xl=(24, 2048, 32, 5120),
     xxl=(24, 4096, 64, 10240),
 )
-PAIR = "encoder_layers decoder_layers d_model encoder_attention_heads decoder_attention_heads encoder_ffn_dim decoder_ffn_dim"
+PAIR = (
+    "encoder_layers decoder_layers d_model encoder_attention_heads decoder_attention_heads "
+    "encoder_ffn_dim decoder_ffn_dim"
+)
 IMAGE = rows(
     TEXT + " patch_size",
     base=(12, 768, 12, 3072, 16),
@@ -415,7 +418,9 @@ APART = {
     ("name", "size"), [(name, size) for name, sizes in PAPERS.items() for size in sizes]
 )
 def test_a_size_is_the_papers_to_its_rounding(name: str, size: str) -> None:
-    """The 2017 paper's 65 M and 213 M cannot both come from one vocabulary: 37,000 tokens give 63.1 and 214.2."""
+    """The 2017 paper's 65 M and 213 M cannot both come from one vocabulary: 37,000 tokens give 63.1
+    and 214.2.
+    """
     printed = PAPERS[name][size] * 1e6
     found = family(name)(size).parameter_count()
     bound, reason = APART.get((name, size), (0.03, ""))

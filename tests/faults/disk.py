@@ -1,4 +1,6 @@
-"""A disk under `weft.support.storage` that records, fails or is slow; and the folders that a power cut at any point may leave behind."""
+"""A disk under `weft.support.storage` that records, fails or is slow; and the folders that a power
+cut at any point may leave behind.
+"""
 
 import errno
 import os
@@ -81,7 +83,9 @@ def build(tree: Tree, path: Path) -> Path:
 
 
 class Disk:
-    """Stands where `weft.support.storage` has `os`: the calls go through, and `before` sees each (name, path) first and may raise or wait."""
+    """Stands where `weft.support.storage` has `os`: the calls go through, and `before` sees each
+    (name, path) first and may raise or wait.
+    """
 
     CALLS: ClassVar = ("open", "write", "fsync", "close", "mkdir", "rename", "unlink", "rmdir")
 
@@ -112,7 +116,9 @@ class Disk:
 
 
 class Recorder(Disk):
-    """Keeps, beside the real folder, which bytes and names are safe; `seen` is told after each call."""
+    """Keeps, beside the real folder, which bytes and names are safe; `seen` is told after each
+    call.
+    """
 
     def __init__(self, root: Path, seen: Callable[[Folder], None]) -> None:
         super().__init__()

@@ -1,6 +1,9 @@
-"""Hostile inputs, made by mutating good ones: `python -m tests.faults.hostile KIND FIRST LAST FOLDER` opens each in this process.
+"""Hostile inputs, made by mutating good ones:
+`python -m tests.faults.hostile KIND FIRST LAST FOLDER` opens each in this process.
 
-It says each case's number before it opens it, and what escaped; `escapes` starts it, and ends it where a case hangs or takes memory."""
+It says each case's number before it opens it, and what escaped; `escapes` starts it, and ends it
+where a case hangs or takes memory.
+"""
 
 import gzip
 import io
@@ -387,9 +390,12 @@ def header(folder: Path, draw: np.random.Generator) -> None:
 
 
 CHAT = (
-    "{% for message in messages %}{{ bos_token }}{{ message['role'] }}: {{ message['content'] | trim }}{{ eos_token }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ 'assistant' }}{% endif %}{% set ns = namespace(n=0) %}{% for i in range(3) %}"
-    "{% set ns.n = ns.n + i * 2 %}{% endfor %}{{ ns.n }}{{ messages | length | string | upper }}{{ messages | tojson }}"
+    "{% for message in messages %}{{ bos_token }}{{ message['role'] }}: {{ message['content'] | "
+    "trim }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant' }}{% endif %}{% set ns = namespace(n=0) %}{% for "
+    "i in range(3) %}"
+    "{% set ns.n = ns.n + i * 2 %}{% endfor %}{{ ns.n }}{{ messages | length | string | upper }}{{ "
+    "messages | tojson }}"
 )
 PARTS = [
     "{{ 1/0 }}",
@@ -794,7 +800,9 @@ def watched(
 
 
 def state(process: int) -> tuple[str, float]:
-    """Whether it runs or waits, and the processor's seconds it had; none pass while other work has the processor."""
+    """Whether it runs or waits, and the processor's seconds it had; none pass while other work has
+    the processor.
+    """
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

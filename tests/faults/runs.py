@@ -1,6 +1,9 @@
-"""Small runs to hurt: text of their own, recipes that mix objectives with everything a checkpoint must carry, and children to run them in.
+"""Small runs to hurt: text of their own, recipes that mix objectives with everything a checkpoint
+must carry, and children to run them in.
 
-A child is a fork: it trains as a fresh process would, without another second of imports. A `Plot` decides what happens to it."""
+A child is a fork: it trains as a fresh process would, without another second of imports. A `Plot`
+decides what happens to it.
+"""
 
 import contextlib
 import json
@@ -273,7 +276,9 @@ def detector() -> S.Spec:
 
 
 def patience(seconds: float) -> float:
-    """So many seconds of a processor's time as time passes here and now: a host may give most of it to others."""
+    """So many seconds of a processor's time as time passes here and now: a host may give most of it
+    to others.
+    """
     start = time.monotonic()
     before = time.process_time()
     while time.process_time() - before < 0.05:
@@ -312,7 +317,9 @@ SPIKE = R.LossGuard(spike_deviations=4.0, window=4, max_skipped_steps=99)
 
 
 def recipes(folder: Path) -> dict[str, R.Recipe]:
-    """By name: each objective, and between them every optimiser, batch and average that a checkpoint must carry."""
+    """By name: each objective, and between them every optimiser, batch and average that a
+    checkpoint must carry.
+    """
     text = documents(folder)
     table = pairs(folder)
     images = pictures(folder)
@@ -448,7 +455,9 @@ def after_save(out: Path, saved: int, step: int) -> Plot:
 def train(
     recipe: R.Recipe, out: Path, plot: Plot | None = None, say: Callable[[str], None] = print
 ) -> str:
-    """All of a run, in this process: its digest after the last step, before averages take the weights' place."""
+    """All of a run, in this process: its digest after the last step, before averages take the
+    weights' place.
+    """
     held: list[run.Run] = []
     digest = ""
 
@@ -474,7 +483,9 @@ def train(
 
 
 def fork(work: Callable[[], Any], note: Path, **environment: str) -> int:
-    """A child that does `work` and writes what it returns, or its error, as JSON to `note`; its standard streams go beside it."""
+    """A child that does `work` and writes what it returns, or its error, as JSON to `note`; its
+    standard streams go beside it.
+    """
     pid = os.fork()
     if pid:
         return pid

@@ -1,4 +1,6 @@
-"""Copies of checkpoints on a real server of object storage: a run continues on a machine that has nothing."""
+"""Copies of checkpoints on a real server of object storage: a run continues on a machine that has
+nothing.
+"""
 
 import json
 import os

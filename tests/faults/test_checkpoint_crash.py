@@ -1,4 +1,6 @@
-"""The power is cut between any two file operations of a run's saves: a good checkpoint is there, and the next save works."""
+"""The power is cut between any two file operations of a run's saves: a good checkpoint is there,
+and the next save works.
+"""
 
 import shutil
 import tempfile
@@ -36,7 +38,9 @@ def groups(version: int) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def check(path: Path, versions: set[int | None]) -> None:
-    """The newest is one of these versions; and all are whole, so that a name is never given too early or kept too long."""
+    """The newest is one of these versions; and all are whole, so that a name is never given too
+    early or kept too long.
+    """
     found = latest_checkpoint(path, pytest.fail)
     for folder in path.glob("step-*"):
         read(folder)
@@ -61,7 +65,9 @@ def save(root: Path, versions: dict[int, int], done: Any = None) -> None:
 def cut(
     top: Path, versions: dict[int, int], before: int, patch: pytest.MonkeyPatch
 ) -> dict[str, tuple[Tree, int]]:
-    """Every distinct folder that a power cut may leave while these versions are saved, each with the last version that was complete."""
+    """Every distinct folder that a power cut may leave while these versions are saved, each with
+    the last version that was complete.
+    """
     states: dict[str, tuple[Tree, int]] = {}
     complete = before
 

@@ -1,4 +1,6 @@
-"""A damaged file is found before a tensor is used, it is named, and the newest whole checkpoint is taken."""
+"""A damaged file is found before a tensor is used, it is named, and the newest whole checkpoint is
+taken.
+"""
 
 import json
 import pickle

@@ -96,7 +96,8 @@ def test_a_file_where_the_run_folder_should_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
     with pytest.raises(
         OSError,
-        match=f"cannot write {tmp_path}/run/checkpoints/step-000000001.*File exists .{tmp_path}/run.;",
+        match=f"cannot write {tmp_path}/run/checkpoints/step-000000001.*File exists "
+        f".{tmp_path}/run.;",
     ):
         write(tmp_path / "run" / "checkpoints", 1, groups(1), {})
     with pytest.raises(OSError, match=f"{tmp_path}/run"):

@@ -1,4 +1,6 @@
-"""The disk is full at any call: the message says where and how much, the checkpoint before is whole, and a later save works."""
+"""The disk is full at any call: the message says where and how much, the checkpoint before is
+whole, and a later save works.
+"""
 
 import errno
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""F23: a log cut at any byte, a digit of it changed, a line doubled: the next start reports it in one line, and the checkpoint's own
-record decides where the run continues."""
+"""F23: a log cut at any byte, a digit of it changed, a line doubled: the next start reports it in
+one line, and the checkpoint's own record decides where the run continues.
+"""
 
 import json
 import random
@@ -119,7 +120,9 @@ def test_a_doubled_line_counts_once(to: str, whole: bytes, tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[R.Recipe, Path, Path]:
-    """A run of eight steps that is finished, and the same one stopped after the checkpoint of step 6."""
+    """A run of eight steps that is finished, and the same one stopped after the checkpoint of step
+    6.
+    """
     folder = tmp_path_factory.mktemp("runs")
     recipe = own(folder / "data", eval_every=3)
     train(recipe, folder / "finished")

@@ -1,4 +1,6 @@
-"""Nodes are lost while torchrun watches: it starts again by itself with those that are left, and the run ends with the same bits."""
+"""Nodes are lost while torchrun watches: it starts again by itself with those that are left, and
+the run ends with the same bits.
+"""
 
 import json
 import os
@@ -93,7 +95,9 @@ def await_nobody(out: Path, seconds: float) -> None:
 
 
 def same_as_whole(recipe: R.Recipe, out: Path) -> list[list[Any]]:
-    """The steps of a run that ended as one that nothing happened to: ranks, node of the first, step."""
+    """The steps of a run that ended as one that nothing happened to: ranks, node of the first,
+    step.
+    """
     expected = out.with_name("whole")
     digest = child(recipe, expected)
     assert isinstance(digest, str), digest
@@ -114,8 +118,10 @@ def same_as_whole(recipe: R.Recipe, out: Path) -> list[list[Any]]:
 def test_torchrun_starts_again_with_the_nodes_that_are_left_and_the_bits_stay_the_same(
     order: tuple[str, ...], whole: Whole, tmp_path: Path
 ) -> None:
-    """Four ranks on three nodes, two on two, one on one: nobody types a second command. The node that starts first has the first rank
-    (torchrun sorts by address and process): with "third", "second", "first" it is lost each time."""
+    """Four ranks on three nodes, two on two, one on one: nobody types a second command. The node
+    that starts first has the first rank (torchrun sorts by address and process): with "third",
+    "second", "first" it is lost each time.
+    """
     recipe = exact(whole.recipes["causal"], steps=8)
     out = tmp_path / "run"
     file = tmp_path / "recipe.json"

@@ -1,4 +1,6 @@
-"""F17: what the bits of a run depend on beside its recipe is recorded, and a change of it is announced in one line."""
+"""F17: what the bits of a run depend on beside its recipe is recorded, and a change of it is
+announced in one line.
+"""
 
 import os
 from dataclasses import replace
@@ -66,8 +68,8 @@ def test_each_change_is_announced_in_one_line(
 ) -> None:
     (line,) = resumed(begun, tmp_path, describe_environment(CPU) | {name: value})
     assert (
-        f"{name} changed from {value} to {describe_environment(CPU)[name]}: the last bits of results may differ"
-        in line
+        f"{name} changed from {value} to {describe_environment(CPU)[name]}: the last bits of "
+        "results may differ" in line
     )
     assert ("--set threads=7 keeps their number" in line) == (name == "threads")
     assert "\n" not in line

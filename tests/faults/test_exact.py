@@ -1,4 +1,6 @@
-"""`exact=True`: data-parallel training has the same bits on 1, 2, 4, 8 ranks, stopped and continued on any of them."""
+"""`exact=True`: data-parallel training has the same bits on 1, 2, 4, 8 ranks, stopped and continued
+on any of them.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""A run that is given more steps: bit for bit the run that had them from the beginning, or refused with the reason."""
+"""A run that is given more steps: bit for bit the run that had them from the beginning, or refused
+with the reason.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -77,8 +79,8 @@ def test_warmup_stable_decay_is_extended_before_its_decay_alone(tmp_path: Path) 
     assert child(longer, out) == child(longer, tmp_path / "whole")
     said = refused(replace(recipe, steps=20), out)
     assert (
-        "steps was 16; with steps=20 the WarmupStableDecay schedule would have had a learning rate of 0.003 at step 14, not "
-        in said
+        "steps was 16; with steps=20 the WarmupStableDecay schedule would have had a learning rate "
+        "of 0.003 at step 14, not " in said
     )
 
 
@@ -88,7 +90,8 @@ def test_warmup_stable_decay_is_extended_before_its_decay_alone(tmp_path: Path) 
         (
             {"schedule": R.LinearSchedule(warmup_steps=3)},
             9,
-            "the LinearSchedule schedule would have had a learning rate of 0.0025 at step 5, not 0.0024",
+            "the LinearSchedule schedule would have had a learning rate of 0.0025 at step 5, not "
+            "0.0024",
         ),
         (
             {"schedule": R.CosineSchedule(warmup_steps=3)},

@@ -1,5 +1,7 @@
-"""F13: one bit flipped anywhere in prepared data, an exported model, an average, a tokenizer or a recipe beside them: it is found before it
-is used, the file is named, and what can be made again is made again."""
+"""F13: one bit flipped anywhere in prepared data, an exported model, an average, a tokenizer or a
+recipe beside them: it is found before it is used, the file is named, and what can be made again is
+made again.
+"""
 
 import os
 import random
@@ -181,7 +183,9 @@ def test_a_damaged_model_is_refused_by_name_and_made_again_by_resume(
 def test_an_export_that_was_broken_off_is_found(
     done: tuple[R.Recipe, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The manifest goes first: whichever files of an older model are still there, they are not the manifest's."""
+    """The manifest goes first: whichever files of an older model are still there, they are not the
+    manifest's.
+    """
     recipe = replace(done[0], steps=3)
     out = tmp_path / "run"
     train(recipe, out)

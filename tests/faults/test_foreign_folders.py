@@ -1,4 +1,6 @@
-"""F15: whatever a command is pointed at, other people's files stay as they are; and a refused command has changed nothing on disk."""
+"""F15: whatever a command is pointed at, other people's files stay as they are; and a refused
+command has changed nothing on disk.
+"""
 
 import json
 import shutil
@@ -54,7 +56,8 @@ FOREIGN = {
 FOLDERS = {
     "prepare": "prepare {rows} --rows examples --tokenizer bytes --output {out}",
     "train": "train {recipe} --output {out}",
-    "tune": "tune {checkpoint} --data {rows} --output {out} --epochs 1 --learning-rates 1e-3 --seeds 1",
+    "tune": "tune {checkpoint} --data {rows} --output {out} --epochs 1 --learning-rates 1e-3 "
+    "--seeds 1",
     "export": "export {model} {out} --to weft",
     "resume": "resume {out}",
 }

@@ -1,4 +1,6 @@
-"""A model folder of another run inside a finished run is not taken for the run's own, and is never overwritten."""
+"""A model folder of another run inside a finished run is not taken for the run's own, and is never
+overwritten.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -89,7 +91,9 @@ def test_a_foreign_model_in_an_unfinished_run_is_not_opened_and_leaves_nothing_a
 def test_a_model_that_is_the_runs_own_is_used_wherever_it_is(
     runs: tuple[R.Recipe, Path], tmp_path: Path
 ) -> None:
-    """Also a copy, one that the user changed (without manifest), and a run without the record, of an earlier version."""
+    """Also a copy, one that the user changed (without manifest), and a run without the record, of
+    an earlier version.
+    """
     shutil.copytree(runs[1] / "mine/model", tmp_path / "elsewhere/model")
     weft.load(tmp_path / "elsewhere/model")
     shutil.copytree(runs[1] / "mine", tmp_path / "run")

@@ -1,4 +1,6 @@
-"""Model folders of strangers: what they claim is bounded by their files, nothing blocks, and no link leads out of them."""
+"""Model folders of strangers: what they claim is bounded by their files, nothing blocks, and no
+link leads out of them.
+"""
 
 import json
 import os
@@ -43,7 +45,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def refused(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
-    """The one line of a command that is refused; all that reaches the terminal, a library's own words too."""
+    """The one line of a command that is refused; all that reaches the terminal, a library's own
+    words too.
+    """
     capfd.readouterr()
     assert main(words) == 2
     out, err = capfd.readouterr()
@@ -242,7 +246,9 @@ def test_no_link_leads_out_of_a_model_folder(
 def test_a_cache_of_the_hub_is_read_through_its_links(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """snapshots/<revision>/config.json -> ../../blobs/<hash>, as huggingface_hub lays it out; a link to other blobs is refused."""
+    """snapshots/<revision>/config.json -> ../../blobs/<hash>, as huggingface_hub lays it out; a
+    link to other blobs is refused.
+    """
     root = folder.parent / "cache" / "models--a--b"
     snapshot = root / "snapshots" / "0123abcd"
     for i, file in enumerate(sorted(folder.iterdir())):

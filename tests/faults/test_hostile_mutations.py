@@ -1,4 +1,6 @@
-"""F19: hostile inputs by the thousand. No error but one line, nothing over ten seconds, nothing over a gigabyte."""
+"""F19: hostile inputs by the thousand. No error but one line, nothing over ten seconds, nothing
+over a gigabyte.
+"""
 
 from pathlib import Path
 

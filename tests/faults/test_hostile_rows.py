@@ -1,4 +1,6 @@
-"""Rows of every kind with values that nobody expects: each is set aside with file and place, and the others are kept."""
+"""Rows of every kind with values that nobody expects: each is set aside with file and place, and
+the others are kept.
+"""
 
 import gzip
 import json
@@ -161,7 +163,9 @@ def test_no_row_of_a_damaged_archive_is_used_and_other_files_are(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Damage may only show at the end, in the checksum: what was unpacked before it may be wrong already."""
+    """Damage may only show at the end, in the checksum: what was unpacked before it may be wrong
+    already.
+    """
     monkeypatch.setattr("weft.data.reading.files.STEP", 256)
     good = "".join(json.dumps({"text": f"good {i}"}) + "\n" for i in range(3000))
     packed = gzip.compress(

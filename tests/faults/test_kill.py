@@ -1,4 +1,6 @@
-"""kill -9, at any step and any moment, once or again and again: the run that goes on ends as if nothing had happened."""
+"""kill -9, at any step and any moment, once or again and again: the run that goes on ends as if
+nothing had happened.
+"""
 
 import os
 import random
@@ -84,7 +86,9 @@ def test_a_run_that_was_killed_anywhere_ends_bit_for_bit_as_one_that_was_not(
 def test_a_chain_of_kills_in_one_interval_and_one_epoch_leaves_no_trace(
     name: str, whole: Whole, tmp_path: Path, long: bool
 ) -> None:
-    """Saves are rare and epochs short, so several resumes start from one checkpoint in the second epoch or a later one."""
+    """Saves are rare and epochs short, so several resumes start from one checkpoint in the second
+    epoch or a later one.
+    """
     recipe = whole.recipes[name]
     for i in range(20 if long else 1):
         draw = random.Random(f"{name} {i}")

@@ -1,4 +1,6 @@
-"""A machine that fails again and again: kills at random times, on two or three ranks, and one hash at the end."""
+"""A machine that fails again and again: kills at random times, on two or three ranks, and one hash
+at the end.
+"""
 
 import os
 import random

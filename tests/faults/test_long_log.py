@@ -26,7 +26,8 @@ def seconds(step: int) -> float:
 def text(step: int) -> str:
     loss = 3 + step % 7 / 10
     return (
-        f'{{"step": {step}, "loss": {loss}, "terms": {{"token": {loss}}}, "grad_norm": 0.71, "lr": 0.0003, "seconds": {seconds(step)}, '
+        f'{{"step": {step}, "loss": {loss}, "terms": {{"token": {loss}}}, "grad_norm": 0.71, "lr": '
+        f'0.0003, "seconds": {seconds(step)}, '
         f'"tokens": 4096{REFUSED if step == 77 else ""}}}\n'
     )
 
@@ -68,8 +69,10 @@ def test_the_status_of_a_million_steps_takes_less_than_a_second_and_300_mb(year:
         times.append(time.process_time() - before)
     assert min(times) < 0.6  # beside what any command needs to start
     code = (
-        "import sys; from weft.cli import main; assert main(['status', sys.argv[1], '--json']) == 0; "
-        "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1])"
+        "import sys; from weft.cli import main; assert main(['status', sys.argv[1], '--json']) == "
+        "0; "
+        "print(next(line for line in open('/proc/self/status') if "
+        "line.startswith('VmHWM')).split()[1])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(year)], check=True, capture_output=True, text=True

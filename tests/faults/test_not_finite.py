@@ -1,4 +1,6 @@
-"""A loss or a gradient that is not finite: the step is not taken, its samples are named, and the run ends when it happens too often."""
+"""A loss or a gradient that is not finite: the step is not taken, its samples are named, and the
+run ends when it happens too often.
+"""
 
 import hashlib
 import json
@@ -46,7 +48,9 @@ def poison(
     micro_batch: int | None = None,
     rank: int | None = None,
 ) -> None:
-    """Multiply the loss, or its gradient alone, of some steps; in one micro-batch or on one rank, if given."""
+    """Multiply the loss, or its gradient alone, of some steps; in one micro-batch or on one rank,
+    if given.
+    """
     trainer = made.trainer
     score = made.loss.loss_sums
     at = [-1, -1]
@@ -110,7 +114,9 @@ def poisoned(
     world: int = 1,
     **more: Any,
 ) -> Any:
-    """[what was seen after each step, the digest or the error that ended the run]; None where it was killed."""
+    """[what was seen after each step, the digest or the error that ended the run]; None where it
+    was killed.
+    """
 
     def work() -> Any:
         seen: list[Any] = []
@@ -232,8 +238,9 @@ def overflow(made: run.Run, value: float, which: int) -> Callable[[float], None]
 def test_an_update_that_makes_weights_non_finite_ends_the_run_before_anything_of_it_is_saved(
     kind: str, whole: Whole, tmp_path: Path
 ) -> None:
-    """Loss and gradient are finite; only the weights tell. Every step is saved and one checkpoint kept, the steps around the update are
-    refused, and still the last good one is not rotated out."""
+    """Loss and gradient are finite; only the weights tell. Every step is saved and one checkpoint
+    kept, the steps around the update are refused, and still the last good one is not rotated out.
+    """
     own = UPDATES[kind]
     given: dict[str, Any] = (
         {}

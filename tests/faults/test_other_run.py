@@ -1,4 +1,6 @@
-"""A checkpoint, a recipe or log lines of another run in a run's folder: refused with the field that differs, or repaired."""
+"""A checkpoint, a recipe or log lines of another run in a run's folder: refused with the field that
+differs, or repaired.
+"""
 
 import errno
 import json
@@ -92,7 +94,9 @@ def refused(recipe: R.Recipe, out: Path) -> str:
 def test_a_checkpoint_of_another_run_is_refused_with_the_field_that_differs(
     name: str, other: str, runs: Runs, tmp_path: Path
 ) -> None:
-    """Only the recipe file was compared; a checkpoint's own recipe was saved and never read. SGD's in AdamW's run was a KeyError."""
+    """Only the recipe file was compared; a checkpoint's own recipe was saved and never read. SGD's
+    in AdamW's run was a KeyError.
+    """
     recipe = runs.begun(name, tmp_path)
     found = runs.saved(other)
     write(
@@ -201,8 +205,8 @@ def test_a_recipe_file_that_was_edited_in_place_is_told_from_a_damaged_one(
     for words in (["resume", str(tmp_path)], ["status", str(tmp_path)], ["train", str(tmp_path)]):
         assert cli.main(words) == 2
         assert (
-            f"{path} was changed after it was written: seed was 0 in step-000000004; undo the change"
-            in capsys.readouterr().err
+            f"{path} was changed after it was written: seed was 0 in step-000000004; undo the "
+            "change" in capsys.readouterr().err
         )
     path.write_text(good.replace('"workers": 0', '"workers": 1'))  # may change, but not like this
     assert cli.main(["status", str(tmp_path)]) == 0
@@ -239,7 +243,10 @@ def test_damaged_and_foreign_lines_in_the_log_never_block_a_run_and_are_named(
     (tmp_path / "log.jsonl").write_bytes(
         b"\n".join([*lines[:place], *FOREIGN, *lines[place:]]) + b"\n"
     )
-    named = f"log.jsonl, lines {', '.join(str(place + i + 1) for i in range(8))}, …: damaged, or not of this run; "
+    named = (
+        f"log.jsonl, lines {', '.join(str(place + i + 1) for i in range(8))}, …: damaged, or "
+        "not of this run; "
+    )
     assert cli.main(["status", str(tmp_path)]) == 0
     assert f"{named}skipped" in capsys.readouterr().err
     assert cli.main(["resume", str(tmp_path)]) == 0

@@ -1,4 +1,6 @@
-"""F11: corrupt samples are put aside with their file and place, the others keep their order, and too many stop the work."""
+"""F11: corrupt samples are put aside with their file and place, the others keep their order, and
+too many stop the work.
+"""
 
 import json
 import os
@@ -233,13 +235,18 @@ def bomb(width: int, height: int) -> bytes:
     )
 
 
-EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(canary) (w) file closefile\nshowpage\n%%EOF\n"
+EPS = (
+    b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(canary) (w) file "
+    b"closefile\nshowpage\n%%EOF\n"
+)
 
 
 def test_bombs_other_plugins_and_files_that_are_no_files_are_put_aside_and_the_rest_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A `DecompressionBombError` is no ValueError, so it ended the job; an EPS named .png started Ghostscript; a FIFO never ended."""
+    """A `DecompressionBombError` is no ValueError, so it ended the job; an EPS named .png started
+    Ghostscript; a FIFO never ended.
+    """
     started: list[Any] = []
     monkeypatch.setattr("subprocess.Popen", lambda *given, **more: started.append(given))
     there = tmp_path / "set" / "a"

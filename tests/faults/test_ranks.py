@@ -1,4 +1,6 @@
-"""One rank of a real torchrun dies: all others leave soon, nothing is left running, and the run goes on as if nothing had happened."""
+"""One rank of a real torchrun dies: all others leave soon, nothing is left running, and the run
+goes on as if nothing had happened.
+"""
 
 import os
 import signal
@@ -158,7 +160,9 @@ def start(file: Path, out: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def members(out: Path) -> dict[int, int]:
-    """The processes that name a run folder, torchrun, ranks and data workers, each with its parent. Each rank has a session of its own."""
+    """The processes that name a run folder, torchrun, ranks and data workers, each with its parent.
+    Each rank has a session of its own.
+    """
     found = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -183,7 +187,9 @@ def end(out: Path) -> None:
 def test_no_process_is_left_thirty_seconds_after_a_rank_stops_or_torchrun_is_killed(
     how: str, whole: Whole, tmp_path: Path, long: bool
 ) -> None:
-    """A stopped rank held the others for the time of a collective operation and torchrun's patience; a killed torchrun left all."""
+    """A stopped rank held the others for the time of a collective operation and torchrun's
+    patience; a killed torchrun left all.
+    """
     for i in range(17 if long else 1):
         leaves_no_process(how, whole, tmp_path / f"{i}", 1 + i % 5)
 

@@ -1,4 +1,6 @@
-"""What a run's folder and its data may turn into between two starts: refused or ignored, with a clear word, and nothing is harmed."""
+"""What a run's folder and its data may turn into between two starts: refused or ignored, with a
+clear word, and nothing is harmed.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""Saving beside the training: it sees the values of its step, it is one at a time, and it costs little."""
+"""Saving beside the training: it sees the values of its step, it is one at a time, and it costs
+little.
+"""
 
 import hashlib
 import os

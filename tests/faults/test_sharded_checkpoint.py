@@ -1,4 +1,6 @@
-"""Checkpoints of ranks that share weights: saved by any number of ranks on any grid, loaded by any other, or by one process."""
+"""Checkpoints of ranks that share weights: saved by any number of ranks on any grid, loaded by any
+other, or by one process.
+"""
 
 import contextlib
 import json
@@ -41,10 +43,11 @@ GRIDS: list[tuple[int, R.Parallel]] = [
 
 
 def causal(whole: Whole) -> R.Recipe:
-    """Adam's eps is above the rounding of a gradient. Grids round its sums differently, here by up to δ = 3e-8, and the first update
-    lr g / (|g| + eps) moves by up to lr δ / eps: with eps = 1e-8, a gradient of 8.2e-9 that another grid rounds to 7.9e-9 moves one
-    weight of the feed-forward by 1.1e-5, and a larger δ any weight by 2 lr. In float64, all grids agree within 2e-15. A larger eps also
-    shows gradients of a wrong scale, which Adam divides away.
+    """Adam's eps is above the rounding of a gradient. Grids round its sums differently, here by up
+    to δ = 3e-8, and the first update lr g / (|g| + eps) moves by up to lr δ / eps: with eps = 1e-8,
+    a gradient of 8.2e-9 that another grid rounds to 7.9e-9 moves one weight of the feed-forward by
+    1.1e-5, and a larger δ any weight by 2 lr. In float64, all grids agree within 2e-15. A larger
+    eps also shows gradients of a wrong scale, which Adam divides away.
     """
     return replace(
         whole.recipes["causal"],
@@ -56,7 +59,9 @@ def causal(whole: Whole) -> R.Recipe:
 
 
 def assert_same_model(one: Path, other: Path) -> None:
-    """Rounding could move a weight by 6 lr δ / eps = 5e-6 in six steps; it moves it by 2e-8, and ten times that is allowed."""
+    """Rounding could move a weight by 6 lr δ / eps = 5e-6 in six steps; it moves it by 2e-8, and
+    ten times that is allowed.
+    """
     models = [weft.load(str(path / "model")).state_dict() for path in (one, other)]
     for (name, a), (_, b) in zip(*(model.items() for model in models), strict=True):
         assert torch.allclose(a, b, rtol=0, atol=2e-7), name

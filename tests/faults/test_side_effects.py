@@ -1,4 +1,6 @@
-"""Training leaves the process as it was: random generators, signal handlers, threads, algorithms, environment."""
+"""Training leaves the process as it was: random generators, signal handlers, threads, algorithms,
+environment.
+"""
 
 import os
 import pickle

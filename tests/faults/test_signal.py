@@ -1,4 +1,6 @@
-"""SIGTERM, once or twice, whatever the run is at: it leaves within seconds with the exit code that says so, and nothing is lost."""
+"""SIGTERM, once or twice, whatever the run is at: it leaves within seconds with the exit code that
+says so, and nothing is lost.
+"""
 
 import os
 import random
@@ -106,7 +108,9 @@ def command(
 
 
 def goes_on(name: str, whole: Whole, out: Path) -> None:
-    """The next start ends as if nothing had happened: a validation that was broken off is made up for."""
+    """The next start ends as if nothing had happened: a validation that was broken off is made up
+    for.
+    """
     whole.same(name, child(whole.recipes[name], out), out)
     assert is_finished(out)
     assert steps_of(out) == list(range(1, STEPS + 1))
@@ -144,7 +148,9 @@ def test_two_signals_at_any_phase_leave_soon_with_75_and_nothing_is_lost(
 def test_a_signal_to_every_process_of_a_run_saves_its_last_step(
     name: str, number: signal.Signals, whole: Whole, tmp_path: Path
 ) -> None:
-    """As schedulers and Ctrl-C end a job: workers that the signal killed would end the run with an error, and with it the steps since a checkpoint."""
+    """As schedulers and Ctrl-C end a job: workers that the signal killed would end the run with an
+    error, and with it the steps since a checkpoint.
+    """
     recipe = replace(whole.recipes[name], workers=2)
     out = tmp_path / "run"
 

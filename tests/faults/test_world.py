@@ -1,4 +1,6 @@
-"""Ranks, workers and micro-batches may change at every start: the global batch, its samples and the loss do not."""
+"""Ranks, workers and micro-batches may change at every start: the global batch, its samples and the
+loss do not.
+"""
 
 import contextlib
 import os

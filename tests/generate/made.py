@@ -55,7 +55,9 @@ def rows(*lengths: int, seed: int = 0, vocabulary: int = V) -> list[list[int]]:
 
 @torch.no_grad()
 def scores(model: weft.Model, row: list[int], said: list[int] | list[list[int]]) -> torch.Tensor:
-    """Log-probabilities after the prompt and after each token said, by one whole forward without a cache: (said + 1, V), or a batch."""
+    """Log-probabilities after the prompt and after each token said, by one whole forward without a
+    cache: (said + 1, V), or a batch.
+    """
     target = torch.tensor(said).view(-1, len(said) if isinstance(said[0], int) else len(said[0]))
     prompt = torch.tensor([row] * len(target))
     first = torch.full((len(target), 1), START)

@@ -33,7 +33,9 @@ def everything(
 
 @pytest.mark.parametrize("name", ["gpt2", "bloom", "t5", "marian"])
 def test_a_wide_beam_is_an_exhaustive_search(name: str) -> None:
-    """The five best answers of all, for prompts of unequal length in one batch; the length counts the end and no prompt."""
+    """The five best answers of all, for prompts of unequal length in one batch; the length counts
+    the end and no prompt.
+    """
     model = model_of(name, vocabulary=4, std=0.6)
     prompts = rows(5, 1, vocabulary=4)
     every = [everything(model, row, 4, 3) for row in prompts]
@@ -64,7 +66,9 @@ def test_a_wide_beam_is_an_exhaustive_search(name: str) -> None:
 
 
 def test_the_length_penalty_does_not_count_the_prompt() -> None:
-    """A model that reads only its newest token says the same to a long prompt and to a short one, with the same score."""
+    """A model that reads only its newest token says the same to a long prompt and to a short one,
+    with the same score.
+    """
     model = model_of("mistral", window=1, vocabulary=6)
     long, short = (
         beam_search(

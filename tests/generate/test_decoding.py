@@ -167,7 +167,8 @@ def test_encoder_decoders_begin_with_what_they_are_given() -> None:
         (dict(inputs=[[2], [V]]), "prompt 1 holds a token outside"),
         (
             dict(max_new_tokens=93),
-            "a prompt of 4 tokens and 93 more are over the model's 96 positions; 92 more fit; shorten the prompt or --max-new-tokens",
+            "a prompt of 4 tokens and 93 more are over the model's 96 positions; 92 more fit; "
+            "shorten the prompt or --max-new-tokens",
         ),
         (dict(decoder_inputs=[[1]]), "decoder_inputs are for encoder-decoder models"),
         (dict(seeds=[1, 2]), "1 prompts need as many seeds"),

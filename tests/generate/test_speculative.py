@@ -17,7 +17,9 @@ from .made import DECODERS, END, PAIRS, model_of, rows
 
 @pytest.mark.parametrize("name", [*DECODERS, *PAIRS])
 def test_greedy_speculation_says_the_models_own_tokens(name: str) -> None:
-    """Also past what a window holds, which has to be taken back; a draft that is often right and one that never is."""
+    """Also past what a window holds, which has to be taken back; a draft that is often right and
+    one that never is.
+    """
     model = model_of(name)
     (row,) = rows(6)
     truth = generate(model, [row], max_new_tokens=60, eos_ids=[END])[0]
@@ -45,7 +47,9 @@ def test_a_good_draft_saves_readings() -> None:
 
 
 class Chain:
-    """In the place of a reading: the next token depends on the last two that were read and not forgotten."""
+    """In the place of a reading: the next token depends on the last two that were read and not
+    forgotten.
+    """
 
     def __init__(self, logits_VVV: torch.Tensor, read: list[int]) -> None:
         self.logits_VVV = logits_VVV
@@ -69,7 +73,9 @@ class Chain:
 def test_what_is_drawn_follows_the_model_whatever_the_draft(
     how: Sampling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Answers of three tokens from a vocabulary of three, 1,500 of them with fixed seeds, beside their exact probabilities."""
+    """Answers of three tokens from a vocabulary of three, 1,500 of them with fixed seeds, beside
+    their exact probabilities.
+    """
     model = model_of("gpt2", vocabulary=3)
     draft = model_of("gpt2", vocabulary=3)
     p_VVV, q_VVV = torch.randn(2, 3, 3, 3, generator=torch.Generator().manual_seed(1))

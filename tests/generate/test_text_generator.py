@@ -263,7 +263,8 @@ def test_marks_that_a_tokenizers_file_asks_for_are_put(byte: Tokenizer) -> None:
 
 
 TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}{% if message.role == 'judge' %}{{ raise_exception('no judges') }}{% endif %}"
+    "{{ bos_token }}{% for message in messages %}{% if message.role == 'judge' %}{{ "
+    "raise_exception('no judges') }}{% endif %}"
     "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )

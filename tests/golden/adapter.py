@@ -1,4 +1,6 @@
-"""All that the golden losses know of Weft. When Weft's names change, this file changes and no other; the golden file must not."""
+"""All that the golden losses know of Weft. When Weft's names change, this file changes and no
+other; the golden file must not.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -51,7 +53,9 @@ def load(path: Path) -> Any:
 
 
 def small_recipe(name: str, steps: int, dropout: bool) -> R.Recipe:
-    """The recipe with small matrices, two blocks per stack, few short rows and all of its schedule in `steps` steps; fp32, one process."""
+    """The recipe with small matrices, two blocks per stack, few short rows and all of its schedule
+    in `steps` steps; fp32, one process.
+    """
     recipe: R.Recipe = from_plain(
         smaller(to_plain(R.load_recipe(str(ROOT / "recipes" / f"{name.replace(':', '.py:')}"))))
     )
@@ -82,7 +86,9 @@ def small_recipe(name: str, steps: int, dropout: bool) -> R.Recipe:
 
 
 def smaller(plain: Any) -> Any:
-    """A recipe's plain values with a quarter of every width (and no more than 48), a vocabulary of 1,024 and two blocks."""
+    """A recipe's plain values with a quarter of every width (and no more than 48), a vocabulary of
+    1,024 and two blocks.
+    """
     if isinstance(plain, list):
         return [smaller(part) for part in plain]
     if not isinstance(plain, dict):
@@ -116,8 +122,9 @@ def needed_model(recipe: R.Recipe) -> tuple[str, str] | None:
 
 
 def amplifies_rounding(recipe: R.Recipe) -> bool:
-    """Muon raises small singular values five-hundredfold, Adafactor divides by factored moments: the last bit of a gradient becomes the
-    third digit of a step."""
+    """Muon raises small singular values five-hundredfold, Adafactor divides by factored moments:
+    the last bit of a gradient becomes the third digit of a step.
+    """
     return isinstance(recipe.optimiser, R.Muon | R.Adafactor)
 
 

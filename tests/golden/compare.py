@@ -42,15 +42,19 @@ def differences(part: str, golden: Golden, now: Golden) -> Iterator[str]:
 
 
 def first_difference(golden: Golden, now: Golden, exact: bool) -> str | None:
-    """Loss before gradient norm at each step: what differs first in time. Where an update amplifies rounding, machines of two kinds are
-    compared at the first step alone."""
+    """Loss before gradient norm at each step: what differs first in time. Where an update amplifies
+    rounding, machines of two kinds are compared at the first step alone.
+    """
     lists = {field: values for field, values in golden.items() if isinstance(values, list)}
     length = max(len(values) for values in lists.values())
     for i in range(length if exact or not golden.get("amplifies_rounding") else 1):
         for field, values in lists.items():
             if i < len(values) and not is_equal(values[i], now[field][i], exact):
                 step = f"step {i + 1}, " if "loss" in golden else ""
-                return f"{step}{field}: {show(values[i])} in the golden file, {show(now[field][i])} now"
+                return (
+                    f"{step}{field}: {show(values[i])} in the golden file, "
+                    f"{show(now[field][i])} now"
+                )
     return None
 
 

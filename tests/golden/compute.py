@@ -1,10 +1,12 @@
 """Compute what the golden file holds: python -m tests.golden.compute PART prints it as JSON.
 
-Floats must not depend on the machine, so this runs in a process of its own (`computed`): one thread, and every library that picks its
-instructions by the CPU held to those of AVX2. Two things decide the bits of a refactored Weft besides its arithmetic, and are taken from
-where a renaming does not reach:
+Floats must not depend on the machine, so this runs in a process of its own (`computed`): one
+thread, and every library that picks its instructions by the CPU held to those of AVX2. Two things
+decide the bits of a refactored Weft besides its arithmetic, and are taken from where a renaming
+does not reach:
 
-- The initial weights. Weft keys each tensor's random numbers by the parameter's name. Here every tensor of one shape gets the same
+- The initial weights. Weft keys each tensor's random numbers by the parameter's name. Here every
+  tensor of one shape gets the same
   numbers (`SameDraws`), so the initialisation's own rules (scales, gains, constants) still count; then the numbers of each parameter are
   permuted by its shape and its place among the parameters of that shape (`permute`). Parameters are taken in registration order, which
   a renaming keeps, and which the bits of a gradient's norm depend on anyway; counting per shape leaves room for parts of another shape
@@ -28,7 +30,8 @@ from zlib import crc32
 ROOT = Path(__file__).parents[2]
 PARTS = ("losses", "dropout", "outputs")
 STEPS = 12
-# PyTorch's own kernels for AVX2, which every x86 machine of the last decade has; MKL's one code path for all processors, Intel's or not.
+# PyTorch's own kernels for AVX2, which every x86 machine of the last decade has; MKL's one code
+# path for all processors, Intel's or not.
 PINNED = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "MKL_CBWR": "COMPATIBLE",
@@ -86,7 +89,9 @@ def same_draws() -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class SameDraws(TorchDispatchMode):
-        """Every tensor of one shape is filled with the same random numbers, whatever generator Weft gives it."""
+        """Every tensor of one shape is filled with the same random numbers, whatever generator Weft
+        gives it.
+        """
 
         generators: dict[tuple[int, ...], torch.Generator] = {}
 
@@ -133,7 +138,9 @@ def permute(module: Any) -> None:
 
 
 def spread(module: Any) -> None:
-    """Numbers large enough for every part to matter: matrices by their inputs, vectors around their constant."""
+    """Numbers large enough for every part to matter: matrices by their inputs, vectors around their
+    constant.
+    """
     import torch
 
     counts: Counter[tuple[int, ...]] = Counter()

@@ -1,5 +1,6 @@
-"""One tiny model per family in the words of published config.json files; norms have a large eps, so that another shows. Nothing here
-knows Weft."""
+"""One tiny model per family in the words of published config.json files; norms have a large eps, so
+that another shows. Nothing here knows Weft.
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""Small generated files under the relative paths that the recipes read. Nothing here knows Weft: a renaming leaves the data as it is."""
+"""Small generated files under the relative paths that the recipes read. Nothing here knows Weft: a
+renaming leaves the data as it is.
+"""
 
 import gzip
 import json

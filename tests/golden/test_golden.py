@@ -1,7 +1,9 @@
-"""Losses, gradient norms and outputs of every recipe and family, bit for bit as they were: a refactoring changes none of them.
+"""Losses, gradient norms and outputs of every recipe and family, bit for bit as they were: a
+refactoring changes none of them.
 
-On a machine of another kind (see `machine` in the golden file) the last bits may differ; there the numbers agree to 1e-5, and the report
-says so. For an intended change: scripts/golden --update."""
+On a machine of another kind (see `machine` in the golden file) the last bits may differ; there the
+numbers agree to 1e-5, and the report says so. For an intended change: scripts/golden --update.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,8 @@ def test_losses_gradient_norms_and_outputs_are_those_of_the_golden_file(
     record_property("compared", "bit for bit" if exact else "to 1e-5")
     if not exact:
         print(
-            f"another machine than the golden file's, so compared to 1e-5: {now['machine']}, not {golden['machine']}"
+            f"another machine than the golden file's, so compared to 1e-5: {now['machine']}, not "
+            f"{golden['machine']}"
         )
     assert list(differences(part, golden, now)) == []
 

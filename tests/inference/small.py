@@ -19,7 +19,8 @@ TEXTS = [
     "the man went to the store to buy some milk .",
     "a dog runs over the green grass , and the cat sleeps .",
     "he said yes !",
-    "two women sit on a bench in front of an old house and talk about the weather of the last few days",
+    "two women sit on a bench in front of an old house and talk about the weather of the last few "
+    "days",
     "paris is the capital of france",
     "i like it",
     "why not ?",

@@ -1,4 +1,6 @@
-"""Models of images answer as models of text do: `weft classify`, `embed` and `evaluate` on files and folders."""
+"""Models of images answer as models of text do: `weft classify`, `embed` and `evaluate` on files
+and folders.
+"""
 
 import json
 from io import BytesIO
@@ -271,7 +273,9 @@ def test_class_numbers_whose_names_a_table_keeps_are_those_of_the_model(
 def with_named_numbers(
     out: Path, labels: tuple[str, ...], files: list[Path], names: tuple[str, ...]
 ) -> list[str]:
-    """Save a model with these labels and a table of the files with a number each, and what it stands for; how to evaluate it."""
+    """Save a model with these labels and a table of the files with a number each, and what it
+    stands for; how to evaluate it.
+    """
     head = S.ClassifierHead(num_labels=len(labels), labels=labels)
     weft.save(weft.build(weft.vit(**SMALL, head=head), seed=3), out / "model")
     rows = [{"image": f.read_bytes(), "label": i % len(names)} for i, f in enumerate(files)]

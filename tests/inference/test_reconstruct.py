@@ -1,4 +1,6 @@
-"""`weft reconstruct` shows what a masked autoencoder sees and rebuilds, and a masked pass costs what its visible patches cost."""
+"""`weft reconstruct` shows what a masked autoencoder sees and rebuilds, and a masked pass costs
+what its visible patches cost.
+"""
 
 import json
 from pathlib import Path

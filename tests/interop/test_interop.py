@@ -583,7 +583,8 @@ def test_a_head_named_as_a_published_class_can_be_saved_for_it(tmp_path: Path) -
     )
     with pytest.raises(
         ValueError,
-        match=r"nearest is bert: .*no published class with this TokenClassifierHead head .*name the class: head='BertForToken",
+        match=r"nearest is bert: .*no published class with this TokenClassifierHead head .*name "
+        r"the class: head='BertForToken",
     ):
         weft.save(other, tmp_path / "c")
 

@@ -1,4 +1,6 @@
-"""Fine-tuning at another resolution: what is loaded computes what the smaller model's forward pass did with the larger images."""
+"""Fine-tuning at another resolution: what is loaded computes what the smaller model's forward pass
+did with the larger images.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -124,7 +126,9 @@ def test_another_number_of_object_queries_starts_afresh_and_the_rest_is_read(
 
 
 def test_norms_without_the_statistics_of_the_model_before_are_refused(tmp_path: Path) -> None:
-    """Before, a group norm took the affine numbers of a frozen batch norm, whose mean and variance went nowhere."""
+    """Before, a group norm took the affine numbers of a frozen batch norm, whose mean and variance
+    went nowhere.
+    """
     frozen = weft.detr(**DETECTOR, queries=3)
     weft.save(weft.build(frozen), tmp_path, to="weft")
     grouped = replace(frozen, source=replace(frozen.source, norm=weft.GroupNorm(groups=4)))

@@ -97,7 +97,9 @@ def test_rows_that_stay_in_place_are_not_copied() -> None:
 
 @torch.no_grad()
 def test_beams_that_forgot_what_they_shared_are_copied_in_full() -> None:
-    """Only the tokens in which two rows differ are copied, so what they share must be known exactly."""
+    """Only the tokens in which two rows differ are copied, so what they share must be known
+    exactly.
+    """
     model = model_of("gpt2")
     ids = torch.randint(2, 32, (1, 6))
     cache = model.new_cache(1, 20)

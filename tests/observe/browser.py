@@ -1,4 +1,6 @@
-"""A headless Chromium that is driven through two pipes; the tests that need one are skipped where it is missing."""
+"""A headless Chromium that is driven through two pipes; the tests that need one are skipped where
+it is missing.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""Observation: exact maps, rollout, entropy and the logit lens; the model computes what it computed before."""
+"""Observation: exact maps, rollout, entropy and the logit lens; the model computes what it computed
+before.
+"""
 
 import math
 from typing import Any
@@ -26,7 +28,9 @@ def tiny_model(name: str) -> weft.Model:
 
 
 def eager_maps(model: weft.Model, batch: Any) -> dict[str, Tensor]:
-    """The oracle: the whole model on the eager backend, which sees whole rows and works with the weights that it shows."""
+    """The oracle: the whole model on the eager backend, which sees whole rows and works with the
+    weights that it shows.
+    """
     maps: dict[str, Tensor] = {}
     layers = {name: m for name, m in model.named_modules() if isinstance(m, AttentionLayer)}
 

@@ -1,4 +1,6 @@
-"""The page and its pictures: exact numbers in few bytes, without requests, for eyes, keyboard and both colour schemes."""
+"""The page and its pictures: exact numbers in few bytes, without requests, for eyes, keyboard and
+both colour schemes.
+"""
 
 import json
 import re
@@ -311,7 +313,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def active(browser: Browser) -> str:
-    label: str = browser.evaluate("document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent")  # fmt: skip
+    label: str = browser.evaluate("document.activeElement.getAttribute('aria-label') ?? "
+                                  "document.activeElement.textContent")  # fmt: skip
     return label
 
 
@@ -329,7 +332,8 @@ def test_the_page_is_used_by_keyboard_and_mouse_in_both_colour_schemes(
     stops = []
     for _ in range(5):
         browser.press("Tab")
-        stops.append(browser.evaluate("document.activeElement.id || document.activeElement.textContent"))  # fmt: skip
+        stops.append(browser.evaluate("document.activeElement.id || "
+                                      "document.activeElement.textContent"))  # fmt: skip
     assert stops[:4] == ["tab-overview", "encoder", "layer", "head"]
     assert active(browser).startswith("layer 1, head 1")
     outline = browser.evaluate("getComputedStyle(document.activeElement).outlineWidth")
@@ -342,7 +346,9 @@ def test_the_page_is_used_by_keyboard_and_mouse_in_both_colour_schemes(
     browser.press("ArrowLeft")
     assert active(browser) == "attention map of encoder, layer 2, head 1"
     status = "document.getElementById('status').textContent"
-    place = browser.evaluate("(() => {const r = document.getElementById('matrix').getBoundingClientRect(); return [r.left, r.top, r.width]})()")  # fmt: skip
+    place = browser.evaluate("(() => {const r = "
+                             "document.getElementById('matrix').getBoundingClientRect(); return "
+                             "[r.left, r.top, r.width]})()")  # fmt: skip
     browser.move_mouse(place[0] + place[2] - 20, place[1] + place[2] - 20)
     assert browser.evaluate(status).startswith("word4 → word4: 0.")
     for view in ("word", "lens"):
@@ -371,7 +377,8 @@ def load_milliseconds(browser: Browser, page: Path) -> float:
 def test_a_large_page_opens_nearly_as_fast_as_its_bytes_are_read(
     browser: Browser, tmp_path: Path
 ) -> None:
-    # Seconds depend on the machine and its neighbours, so the page is compared with its bytes alone.
+    # Seconds depend on the machine and its neighbours, so the page is compared with its bytes
+    # alone.
     page = tmp_path / "page.html"
     bare = tmp_path / "bare.html"
     text = page_html(small_observation(heads=12, layers=12, tokens=512))

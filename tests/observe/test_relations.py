@@ -1,4 +1,6 @@
-"""Head probing: words from pieces, strongest links, the best head and the best offset, each written out beside it."""
+"""Head probing: words from pieces, strongest links, the best head and the best offset, each written
+out beside it.
+"""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""How far states differ: known ranks and shares, a direct computation with numpy, and the states that are gathered."""
+"""How far states differ: known ranks and shares, a direct computation with numpy, and the states
+that are gathered.
+"""
 
 import numpy as np
 import pytest

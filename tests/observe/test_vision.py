@@ -1,4 +1,6 @@
-"""What is seen of images: distances, filters, positions, windows, objects; each beside its slow twin."""
+"""What is seen of images: distances, filters, positions, windows, objects; each beside its slow
+twin.
+"""
 
 import math
 from pathlib import Path

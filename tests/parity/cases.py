@@ -1,4 +1,6 @@
-"""One tiny model of transformers per family and head, with weights drawn so that every part matters."""
+"""One tiny model of transformers per family and head, with weights drawn so that every part
+matters.
+"""
 
 import atexit
 import math
@@ -354,7 +356,8 @@ PAIR = {
     "encoder_ffn_dim": 48,
     "decoder_ffn_dim": 48,
 }
-# Where eps is always 1e-5, the vectors between the blocks are small so that it shows; the maps that need them large enlarge them.
+# Where eps is always 1e-5, the vectors between the blocks are small so that it shows; the maps that
+# need them large enlarge them.
 SMALL = {
     r"decoder\.(layers\.1\.final_layer_norm|(layer)?norm)": 1.0,
     r"norm|fc2|linear2|(v|o|out)_proj\.bias": 0.05,
@@ -512,7 +515,8 @@ case(
     temperature_width=50,
 )
 
-# The Transformer of 2017 has no published file: torch.nn.Transformer beside a table of tokens, under the names that `run_theirs` gives
+# The Transformer of 2017 has no published file: torch.nn.Transformer beside a table of tokens,
+# under the names that `run_theirs` gives
 
 
 class Original(nn.Module):
@@ -597,7 +601,9 @@ def build(c: Case) -> Any:
 
 
 def draw(model: nn.Module, c: Case) -> None:
-    """Every stored number anew: matrices by their inputs, norms around their middle in steps of 2⁻⁶, variances positive."""
+    """Every stored number anew: matrices by their inputs, norms around their middle in steps of
+    2⁻⁶, variances positive.
+    """
     generator = torch.Generator().manual_seed(1)
     norms = {f"{name}.weight" for name, m in model.named_modules() if "Norm" in type(m).__name__}
     for name, t in model.state_dict().items():

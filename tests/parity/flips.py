@@ -1,6 +1,8 @@
-"""The proof is proven: each field of a family's spec, changed to each other legal value, must be noticed.
+"""The proof is proven: each field of a family's spec, changed to each other legal value, must be
+noticed.
 
-A change is noticed where validation refuses it, the weights no longer load, or an output differs by more than `LIMIT`.
+A change is noticed where validation refuses it, the weights no longer load, or an output differs by
+more than `LIMIT`.
 """
 
 import re
@@ -27,10 +29,15 @@ EXEMPT = {
     r" special_tokens\b": "names token ids for data and decoding; a forward is given ids and a mask",
     r" context_length ": "the length it was trained for, where nothing is shaped by it",
     r" head\.labels ": "names for people",
-    r" layer_mix ": "a new head's input, which no published class has; tests/references/test_features.py compares it with hidden_states",
-    r" source\.stem ": "convolutions, which none of these classes has; tests/references/test_compact.py holds them",
-    r" head\.bias (trained -> buffer|buffer -> trained)": "the same sum; whether it trains shows in the parameter count",
-    r" source\.positions LearnedPositions -> SinusoidalPositions2D": "on patches both are the file's table; whether it trains shows in the gradients",
+    r" layer_mix ": "a new head's input, which no published class has; "
+    "tests/references/test_features.py compares it with hidden_states",
+    r" source\.stem ": "convolutions, which none of these classes has; "
+    "tests/references/test_compact.py holds them",
+    r" head\.bias (trained -> buffer|buffer -> trained)": "the same sum; whether it trains shows "
+    "in the parameter count",
+    r" source\.positions LearnedPositions -> SinusoidalPositions2D": "on patches both are the "
+    "file's table; whether it "
+    "trains shows in the gradients",
     r"swin source\.image_size ": "the images it was trained on, where no table is shaped by them",
 }
 
@@ -123,7 +130,9 @@ ABSENT: dict[str, float] = {
 
 
 def kind_like(kind: type, old: Any) -> Any:
-    """A value of another kind, as near to the old one as it can be; None where a field has no business with it."""
+    """A value of another kind, as near to the old one as it can be; None where a field has no
+    business with it.
+    """
     near: dict[type, Callable[[], Any]] = {
         S.LayerNorm: lambda: S.LayerNorm(eps=getattr(old, "eps", 1e-5), bias=False),
         S.RMSNorm: lambda: S.RMSNorm(eps=getattr(old, "eps", 1e-6)),
@@ -281,7 +290,9 @@ def together(spec: S.Spec, general: str, paths: list[tuple[str, ...]], old: Any)
 
 
 def flipped(c: Case, flip: Flip) -> weft.Model:
-    """The changed model with the same weights: by our names where they fit, else through the family's table."""
+    """The changed model with the same weights: by our names where they fit, else through the
+    family's table.
+    """
     state = {
         name.replace(*flip.rename) if flip.rename[0] else name: t
         for name, t in ours(c).state_dict().items()

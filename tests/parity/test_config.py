@@ -1,4 +1,6 @@
-"""config.json is read under the names, and with the defaults, that transformers has; nothing in it is overlooked."""
+"""config.json is read under the names, and with the defaults, that transformers has; nothing in it
+is overlooked.
+"""
 
 import json
 import re
@@ -22,7 +24,8 @@ fields = pytest.mark.parametrize(
 )
 # what transformers writes and Weft need not read to say the same, and why
 INERT = {
-    r"architectures|model_type|dtype|transformers_version|id2label|label2id": "read apart from the table",
+    r"architectures|model_type|dtype|transformers_version|id2label|label2id": "read apart from the "
+    "table",
     r"\w*dropout|\w*layerdrop|router_jitter_noise": "acts in training only",
     r"init\w*": "acts on the initial weights only",
     r"\w+_(cost|coefficient|coef)|auxiliary_loss|focal_alpha|mask_ratio|norm_pix_loss|sparse_\w+|output_router_logits": "an objective's",
@@ -30,9 +33,12 @@ INERT = {
     r"(cls|sep|forced_eos)_token_id": "an id for data or decoding",
     r"summary_\w+": "of heads that Weft does not read",
     r"dense_act_fn|is_gated_act|hidden_size|num_layers|out_features|out_indices|stage_names": "follows from keys that are read",
-    r"encoder_stride|pooler_output_size|num_channels": "of a head that Weft does not read, or shown by the tensors' shapes",
-    r"tie_word_embeddings": "where the tensors decide, or a second table is refused unless it is the same",
-    r"max_window_layers|layer_types|sliding_window": "of the windows that `use_sliding_window` turns off",
+    r"encoder_stride|pooler_output_size|num_channels": "of a head that Weft does not read, or "
+    "shown by the tensors' shapes",
+    r"tie_word_embeddings": "where the tensors decide, or a second table is refused unless it is "
+    "the same",
+    r"max_window_layers|layer_types|sliding_window": "of the windows that `use_sliding_window` "
+    "turns off",
     r"apply_layernorm|reshape_hidden_states": "of a backbone, which Weft does not read",
     r"is_decoder": "a stack's, read by no class of these families",
 }

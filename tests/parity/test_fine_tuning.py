@@ -1,4 +1,6 @@
-"""Twenty steps of fine-tuning are those of transformers' model, schedule and habits on the same batches: loss and weights."""
+"""Twenty steps of fine-tuning are those of transformers' model, schedule and habits on the same
+batches: loss and weights.
+"""
 
 import json
 from collections.abc import Callable
@@ -81,7 +83,9 @@ def texts(style: Any) -> Callable[[Path], dict[str, Any]]:
 
 
 def walked(trained: run.Run, model: Any) -> list[float]:
-    """As the Trainer does it: no decay of biases and norms, the gradient's norm at most so much, a mean over the batch's labels."""
+    """As the Trainer does it: no decay of biases and norms, the gradient's norm at most so much, a
+    mean over the batch's labels.
+    """
     plain = [p for p in model.parameters() if p.dim() < 2]
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     optimiser = torch.optim.AdamW(

@@ -1,4 +1,6 @@
-"""A parity test proves a field only if it fails when the field is wrong: every field is made wrong once."""
+"""A parity test proves a field only if it fails when the field is wrong: every field is made wrong
+once.
+"""
 
 import pytest
 

@@ -60,7 +60,9 @@ both = pytest.mark.parametrize("c", [ORIGINAL, *CASES.values()], ids=lambda c: c
 
 
 def test_every_family_has_a_case() -> None:
-    """But CCT and PaLM, which transformers does not have: test_compact.py and test_palm.py compare them with their papers."""
+    """But CCT and PaLM, which transformers does not have: test_compact.py and test_palm.py compare
+    them with their papers.
+    """
     assert {*MAIN, "cct", "palm"} == set(family_names())
 
 

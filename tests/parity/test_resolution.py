@@ -1,4 +1,6 @@
-"""Other image sizes: learned positions stretch as in transformers (ViT, section 3.2), windows shrink as in the authors' code (Swin)."""
+"""Other image sizes: learned positions stretch as in transformers (ViT, section 3.2), windows
+shrink as in the authors' code (Swin).
+"""
 
 import pytest
 import torch
@@ -36,8 +38,9 @@ def test_positions_stretch_to_another_image_size_as_in_transformers(
 
 
 def shrink(model: T.SwinForImageClassification) -> T.SwinForImageClassification:
-    """transformers shrinks the window but not the bias, and fails on such sizes: give it the bias of the offsets that are left,
-    which is the table that the authors' code makes for this input."""
+    """transformers shrinks the window but not the bias, and fails on such sizes: give it the bias
+    of the offsets that are left, which is the table that the authors' code makes for this input.
+    """
 
     def first(layer: SwinLayer, given: tuple[object, ...]) -> None:
         bias = layer.attention.relative_position_bias  # type: ignore[call-overload]

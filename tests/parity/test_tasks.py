@@ -1,4 +1,6 @@
-"""One step of pre-training is that of transformers' models on the same weights and rows: the loss, and every weight after an update."""
+"""One step of pre-training is that of transformers' models on the same weights and rows: the loss,
+and every weight after an update.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,9 @@ def assert_same_weights(ours: Any, theirs: Any, folder: Path) -> None:
 def electra_loss(
     generator: Any, discriminator: Any, made: Batch, drawn_T: torch.Tensor
 ) -> torch.Tensor:
-    """Section 3.2, written with transformers' models: both read the same padding mask, the labels are those of the filled text."""
+    """Section 3.2, written with transformers' models: both read the same padding mask, the labels
+    are those of the filled text.
+    """
     mask = made.get("tokens_attention_mask", torch.ones_like(made["tokens"]))
     labels = made["labels"]
     asked = labels >= 0

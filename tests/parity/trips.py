@@ -1,4 +1,6 @@
-"""There and back: a folder goes through Weft, comes out with the same bytes, and opens where it came from."""
+"""There and back: a folder goes through Weft, comes out with the same bytes, and opens where it
+came from.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -59,7 +61,9 @@ def untied(s: S.Spec) -> S.Spec:
 
 
 def kind(c: Case) -> str:
-    """Without its next-sentence head, which the objective owns, BERT's pre-training model is a masked one."""
+    """Without its next-sentence head, which the objective owns, BERT's pre-training model is a
+    masked one.
+    """
     return "BertForMaskedLM" if c.kind == "BertForPreTraining" else c.kind
 
 

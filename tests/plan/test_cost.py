@@ -41,7 +41,9 @@ VIT = replace(
 
 
 def kept(recipe: R.Recipe, inputs: torch.Tensor) -> int:
-    """Bytes that one forward pass keeps for the backward pass, counted by torch: each storage once, parameters left out."""
+    """Bytes that one forward pass keeps for the backward pass, counted by torch: each storage once,
+    parameters left out.
+    """
     model = weft.build(recipe.model)
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
     seen: dict[int, int] = {}
@@ -97,7 +99,8 @@ def test_an_absurd_batch_is_refused_with_the_estimate_the_room_and_the_way_out()
     free = 4 * 10**9
     with pytest.raises(
         ValueError,
-        match=r"needs about [\d.]+ GB of memory, and 4\.0 GB are free: .* 100,000 rows .* give --set micro_batch_size=\d+",
+        match=r"needs about [\d.]+ GB of memory, and 4\.0 GB are free: .* 100,000 rows .* give "
+        r"--set micro_batch_size=\d+",
     ) as error:
         check_memory("absurd", absurd.batch.size_field, need, free)
     micro = int(str(error.value).rpartition("=")[2])

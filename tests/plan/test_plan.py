@@ -91,7 +91,9 @@ def test_time_is_flops_by_rate_where_nothing_is_sent() -> None:
 
 
 def test_a_ring_sends_what_it_must() -> None:
-    """FSDP: weights gathered twice in bf16, gradients scattered in fp32; DDP: gradients twice, once each way."""
+    """FSDP: weights gathered twice in bf16, gradients scattered in fp32; DDP: gradients twice, once
+    each way.
+    """
     workload = replace(GPT2, rows=8, any_rows=False)
     tokens = 1024
     width = 1600

@@ -1,4 +1,6 @@
-"""One of many ranks, simulated with the real model and the real parallelism: the closed formulas are near."""
+"""One of many ranks, simulated with the real model and the real parallelism: the closed formulas
+are near.
+"""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,6 @@
-"""`--set`: every path reaches its part, a wrong one is one line with the right one, and no string is a traceback."""
+"""`--set`: every path reaches its part, a wrong one is one line with the right one, and no string
+is a traceback.
+"""
 
 import json
 from dataclasses import replace
@@ -237,7 +239,8 @@ def test_norms_that_cannot_be_placed_are_refused_with_the_path() -> None:
         ),
         (
             "model.decoder.blocks.*.attention.droput=0",
-            "model.decoder.blocks.0.attention (Branch) has no field 'droput'; did you mean 'dropout'?",
+            "model.decoder.blocks.0.attention (Branch) has no field 'droput'; did you mean "
+            "'dropout'?",
         ),
         ("model.decoder.depth=0", "needs a count from 1 to 10,000"),
         ("guard.spike_deviations.x=64", "guard.spike_deviations is null"),

@@ -1,4 +1,6 @@
-"""Long rows in parts (windows in blocks, documents one by one) are the same kernel with the whole mask, at linear cost."""
+"""Long rows in parts (windows in blocks, documents one by one) are the same kernel with the whole
+mask, at linear cost.
+"""
 
 from typing import Any
 
@@ -30,7 +32,9 @@ SCORES = (None, S.ALiBi(), S.RelativeBias(buckets=8, max_distance=20))
 def masks(
     draw: st.DrawFn, length: int, kinds: tuple[str, ...] = ("none", "left", "right", "documents")
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Attention mask and document ids of two rows: nothing, padding on either side, or documents with padding at the end."""
+    """Attention mask and document ids of two rows: nothing, padding on either side, or documents
+    with padding at the end.
+    """
     kind = draw(st.sampled_from(kinds))
     if kind == "none":
         return None, None
@@ -66,7 +70,9 @@ def far(a: Tensor, b: Tensor) -> float:
 def test_a_window_in_blocks_is_the_window_in_a_mask_forward_and_backward(
     data: st.DataObject,
 ) -> None:
-    """To 1e-12 in fp64, to 4e-6 in fp32 or twice as far as the mask in fp32: gradients sum terms that cancel."""
+    """To 1e-12 in fp64, to 4e-6 in fp32 or twice as far as the mask in fp32: gradients sum terms
+    that cancel.
+    """
     dtype, bound = data.draw(st.sampled_from(((torch.float64, 1e-12), (torch.float32, 4e-6))))
     length, before, after, size = (
         data.draw(st.integers(a, b)) for a, b in ((1, 40), (0, 20), (0, 20), (1, 9))
@@ -203,7 +209,9 @@ def test_documents_on_another_device_are_left_to_the_mask_since_their_lengths_ar
 
 
 def test_dropout_in_blocks_hides_the_same_weights_in_both_passes() -> None:
-    """By finite differences, the random numbers the same each time; and it hides as many as it should."""
+    """By finite differences, the random numbers the same each time; and it hides as many as it
+    should.
+    """
     at = torch.arange(21)[None]
     blocks = BlockLocalAttention(
         S.SlidingWindow(before=3, after=2), Positions(at, at, first_query_slot=0), 4
@@ -442,7 +450,9 @@ CASES: dict[str, tuple[object, dict[str, object], Any]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_tensor_is_quadratic_in_the_length_forward_or_backward(name: str) -> None:
-    """Twice the length, twice the largest tensor at most; an (L, L) mask would be four times as large."""
+    """Twice the length, twice the largest tensor at most; an (L, L) mask would be four times as
+    large.
+    """
     pattern, more, masked = CASES[name]
     model = model_of(pattern, dtype=torch.float32, **more)
     largest = []
@@ -485,7 +495,9 @@ def test_reading_a_long_prompt_and_a_token_after_it_make_nothing_quadratic(
     ],
 )
 def test_flops_of_a_window_are_those_of_its_blocks(window: S.SlidingWindow, length: int) -> None:
-    """As computed, like all counts: a block's queries meet all keys that the block can reach. Linear in the length."""
+    """As computed, like all counts: a block's queries meet all keys that the block can reach.
+    Linear in the length.
+    """
     spec = model_of(window).spec
     meta = weft.build(spec, device="meta").requires_grad_(False).eval()
     with FlopCounterMode(display=False) as counter:

@@ -1,4 +1,6 @@
-"""Compact Transformers: the stem, sequence pooling and the whole of CCT, beside slow twins written from the paper."""
+"""Compact Transformers: the stem, sequence pooling and the whole of CCT, beside slow twins written
+from the paper.
+"""
 
 import math
 from collections.abc import Callable
@@ -98,7 +100,9 @@ def test_a_hybrid_reads_the_map_that_a_resnet_of_the_same_weights_gives() -> Non
 
 
 def slow_basic_block(weights: dict[str, Tensor], x: Tensor, stride: int) -> Tensor:
-    """Two 3 × 3 convolutions with group norm beside a shortcut (He et al. 2015, figure 2 and section 4.2)."""
+    """Two 3 × 3 convolutions with group norm beside a shortcut (He et al. 2015, figure 2 and
+    section 4.2).
+    """
 
     def step(name: str, x: Tensor, stride: int) -> Tensor:
         weight = weights[f"{name}.convolution.weight"]

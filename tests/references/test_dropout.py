@@ -173,7 +173,9 @@ def test_the_fast_draw_of_packed_rows_has_the_bits_of_the_slow_one_within_every_
 
 
 def test_tokens_heads_and_calls_know_nothing_of_one_another() -> None:
-    """Correlations of all kinds of pairs, and of the products of four that lie at the corners of a rectangle of tokens and words."""
+    """Correlations of all kinds of pairs, and of the products of four that lie at the corners of a
+    rectangle of tokens and words.
+    """
     torch.manual_seed(11)
     kept = [
         random_attention_mask(torch.Size((16, 4, 64, 256)), MASK_LEVELS // 2).double() * 2 - 1

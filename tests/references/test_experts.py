@@ -1,4 +1,6 @@
-"""Experts: grouped, one by one, and all on everything give the same; the routers' losses are what their papers say."""
+"""Experts: grouped, one by one, and all on everything give the same; the routers' losses are what
+their papers say.
+"""
 
 import copy
 
@@ -65,7 +67,9 @@ def test_sorted_tokens_give_what_every_expert_on_every_token_gives(
 def by_hand(
     m: mixture_of_experts.MixtureOfExpertsLayer, document_BL: torch.Tensor
 ) -> tuple[float, float]:
-    """Switch's equations 4 to 6 for each sequence alone, in loops, times its tokens; and ST-MoE's equation 5."""
+    """Switch's equations 4 to 6 for each sequence alone, in loops, times its tokens; and ST-MoE's
+    equation 5.
+    """
     balance = z = 0.0
     for row, numbers in zip(m.score_BLE.detach(), document_BL.tolist(), strict=True):
         for number in set(numbers) - {0}:

@@ -1,4 +1,6 @@
-"""Features of several layers (BERT, arXiv:1810.04805, table 7): transformers' hidden_states, counted, trained with the head."""
+"""Features of several layers (BERT, arXiv:1810.04805, table 7): transformers' hidden_states,
+counted, trained with the head.
+"""
 
 from pathlib import Path
 from typing import Any

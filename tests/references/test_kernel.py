@@ -72,7 +72,9 @@ def test_a_learned_bias_has_its_gradient_from_products_as_in_the_open(rows: int)
 def test_products_in_bf16_stay_within_one_bf16_ulp_of_fp64_and_their_gradients_within_two(
     causal: bool,
 ) -> None:
-    """In the mean; an ulp is 2^-7. torch's kernel, which keeps scores in fp32, has about half of the error."""
+    """In the mean; an ulp is 2^-7. torch's kernel, which keeps scores in fp32, has about half of
+    the error.
+    """
     g = torch.Generator().manual_seed(4)
     q, k, v = (torch.randn(2, 4, 64, 32, generator=g).bfloat16() for _ in range(3))
 

@@ -8,7 +8,9 @@ import weft
 
 @pytest.mark.parametrize("name", ["gemma2", "qwen3", "olmo2"])
 def test_training_in_mixed_precision_is_near_training_in_single(name: str) -> None:
-    """Under autocast a norm of queries widens its numbers; values and queries must meet in one precision."""
+    """Under autocast a norm of queries widens its numbers; values and queries must meet in one
+    precision.
+    """
     more = {"kv_heads": 1, "hidden": 32, "vocab_size": 40} | (
         {} if name == "olmo2" else {"head_dim": 8}
     )

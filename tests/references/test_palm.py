@@ -1,4 +1,6 @@
-"""PaLM beside a slow twin written from the paper: transformers does not have it, and no weights are published."""
+"""PaLM beside a slow twin written from the paper: transformers does not have it, and no weights are
+published.
+"""
 
 import pytest
 import torch

@@ -1,4 +1,6 @@
-"""One process, copies, FSDP, tensor parallelism and both together train alike: real ranks over gloo."""
+"""One process, copies, FSDP, tensor parallelism and both together train alike: real ranks over
+gloo.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +25,9 @@ SMALL: dict[str, Any] = {"depth": 2, "width": 32, "heads": 4, "vocab_size": VOCA
 
 
 def cases(whole: Whole) -> dict[str, R.Recipe]:
-    """Tasks, and the layers that tensor parallelism splits in a way of their own, with dropout wherever there is any."""
+    """Tasks, and the layers that tensor parallelism splits in a way of their own, with dropout
+    wherever there is any.
+    """
     known = whole.recipes
     text = known["causal"].data
     experts = weft.mixtral(**SMALL, kv_heads=2, hidden=16, experts=4, top_k=2)
@@ -89,7 +93,9 @@ def compare(
     folder: Path,
     steps: int,
 ) -> None:
-    """Every recipe on every grid equals one process; all in one world, since ranks take long to meet."""
+    """Every recipe on every grid equals one process; all in one world, since ranks take long to
+    meet.
+    """
 
     def work() -> Any:
         with init_ranks(device="cpu") as here:

@@ -1,4 +1,6 @@
-"""Sharded runs that start from a folder, with low-rank updates: each rank reads its slices, and all train as one process."""
+"""Sharded runs that start from a folder, with low-rank updates: each rank reads its slices, and all
+train as one process.
+"""
 
 import shutil
 from dataclasses import replace
@@ -24,7 +26,9 @@ __all__ = ["whole"]
 
 
 def tuned(whole: Whole, folder: Path) -> R.Recipe:
-    """Low-rank updates of a published layout, whose queries, keys and values are joined and transposed."""
+    """Low-rank updates of a published layout, whose queries, keys and values are joined and
+    transposed.
+    """
     recipe = replace(whole.recipes["causal"], eval_every=None, average=None, steps=4)
     weft.save(weft.build(recipe.model, seed=9), folder / "start", to="hf")
     lora = R.LoRA(rank=2, target_modules=("query", "out"))

@@ -97,7 +97,9 @@ def maps_of(m: ShiftedWindowAttention, rows: int, columns: int) -> torch.Tensor:
 def test_a_grid_that_fits_in_the_window_is_one_window_and_nothing_outside_it_is_attended_to(
     size: int, bias: bool
 ) -> None:
-    """Before, the grid was padded to the window and the padding took the weight: this test's twin padded as the code did."""
+    """Before, the grid was padded to the window and the padding took the weight: this test's twin
+    padded as the code did.
+    """
     m = started(
         ShiftedWindowAttention(
             S.Attention(heads=2, pattern=S.ShiftedWindows(size=size, shift=1, bias=bias)), 8

@@ -1,4 +1,6 @@
-"""The generated scenes: pure in their number, their boxes tight, their files what COCO's format reads."""
+"""The generated scenes: pure in their number, their boxes tight, their files what COCO's format
+reads.
+"""
 
 import json
 import tarfile

@@ -1,4 +1,6 @@
-"""The documentation holds: its code runs, its commands parse, its links lead somewhere, and what follows from the code is on it."""
+"""The documentation holds: its code runs, its commands parse, its links lead somewhere, and what
+follows from the code is on it.
+"""
 
 import json
 import re
@@ -87,7 +89,9 @@ def test_every_python_block_of_a_page_runs_in_its_order(
 
 
 def command_lines() -> list[str]:
-    """Return every line of the blocks that show commands, of pages and of what is at the root, joined where it continues."""
+    """Return every line of the blocks that show commands, of pages and of what is at the root,
+    joined where it continues.
+    """
     texts = [
         t for path in TEXTS for _, language, t in blocks(path) if language in ("sh", "console")
     ]

@@ -1,4 +1,5 @@
-"""The files of examples/extend: each conforms, trains, is killed and resumes bit for bit, evaluates, goes to JSON and back.
+"""The files of examples/extend: each conforms, trains, is killed and resumes bit for bit,
+evaluates, goes to JSON and back.
 
 Every step is a process of its own: what a user's file registers must not be seen by other tests.
 """

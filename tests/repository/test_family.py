@@ -1,4 +1,6 @@
-"""A family from a user's own file, examples/extend/opt.py: read, written, trained, killed, resumed, exported."""
+"""A family from a user's own file, examples/extend/opt.py: read, written, trained, killed, resumed,
+exported.
+"""
 
 import json
 from pathlib import Path

@@ -35,7 +35,11 @@ def test_the_demo_is_small_has_its_receipt_and_is_the_model_that_transformers_op
 
 def test_the_demo_has_learned_to_spell() -> None:
     demo = weft.open("demo")
-    text = "KING RICHARD III:\nA horse! a horse! my kingdom for a horse!\n\nCATESBY:\nWithdraw, my lord;"
+    text = (
+        "KING RICHARD III:\nA horse! a horse! my kingdom for a horse!\n\nCATESBY:\nWithdraw, "
+        "my "
+        "lord;"
+    )
     ids = torch.from_numpy(demo.tokenizer.encode(text))[None]
     with torch.no_grad():
         log_probs_BLV = demo.model(ids).log_softmax(-1)

@@ -1,4 +1,6 @@
-"""Recipes: each file loads, says what it costs, has the paper's size, and trains on data of the kind that it names."""
+"""Recipes: each file loads, says what it costs, has the paper's size, and trains on data of the
+kind that it names.
+"""
 
 import subprocess
 import sys
@@ -35,7 +37,10 @@ TINY = {name.partition(":")[0]: recipe for name, recipe in ALL.items() if name.e
 
 
 def test_every_file_loads_without_torch() -> None:
-    code = f"import sys\nfrom weft.recipe import load_recipe\nfor p in {[str(p) for p in FILES]!r}: load_recipe(p)\nassert 'torch' not in sys.modules"
+    code = (
+        "import sys\nfrom weft.recipe import load_recipe\nfor p in "
+        f"{[str(p) for p in FILES]!r}: load_recipe(p)\nassert 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
@@ -145,8 +150,10 @@ def test_a_model_has_room_for_its_tokenizers_vocabulary(name: str) -> None:
 
 
 def test_noise_alone_does_not_let_electra_mini_outgrow_its_start() -> None:
-    """A discriminator that has learned little yet sends gradients that are mostly noise, and the optimiser's steps are as long for
-    noise as for signal. Muon at a rate of 0.005 made the matrices five times as large, and no tagger could be tuned from them (docs/log.md)."""
+    """A discriminator that has learned little yet sends gradients that are mostly noise, and the
+    optimiser's steps are as long for noise as for signal. Muon at a rate of 0.005 made the matrices
+    five times as large, and no tagger could be tuned from them (docs/log.md).
+    """
     recipe = ALL["electra:mini"]
     model = weft.build(weft.bert(depth=1, width=16, heads=2, hidden=32, vocab_size=8, positions=4))
     weights = {

@@ -1,4 +1,6 @@
-"""The tables of variations and the benchmarks of mixtures: rows cost what their table promises, and nothing finished is run again."""
+"""The tables of variations and the benchmarks of mixtures: rows cost what their table promises, and
+nothing finished is run again.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Every benchmark runs in small, as a command, on data that is made here. These tests rotate: scripts/rotation runs some of them per commit."""
+"""Every benchmark runs in small, as a command, on data that is made here. These tests rotate:
+scripts/rotation runs some of them per commit.
+"""
 
 import gzip
 import io
@@ -83,7 +85,8 @@ NEEDED = {
 }
 
 
-# Exit with 1 after a complete result where the machine was slower than their limit, which a tiny run does not judge
+# Exit with 1 after a complete result where the machine was slower than their limit, which a tiny
+# run does not judge
 LIMITED = {"families", "look", "resume", "train_speed", "vision_speed"}
 
 

@@ -1,5 +1,7 @@
-"""Every shipped recipe, trained for a few steps, leaves: transformers and sentence-transformers read the same texts and images as we do,
-and answer the same. Nothing here but the folder is shared by the two sides."""
+"""Every shipped recipe, trained for a few steps, leaves: transformers and sentence-transformers
+read the same texts and images as we do, and answer the same. Nothing here but the folder is shared
+by the two sides.
+"""
 
 import json
 import os
@@ -417,7 +419,8 @@ def test_a_spec_that_no_family_says_is_told_the_nearest_and_the_fields_that_diff
     )
     with pytest.raises(
         ValueError,
-        match=r"nearest is marian: encoder\.norm is LayerNorm\(.*\), there None, decoder\.norm is .*None; ",
+        match=r"nearest is marian: encoder\.norm is LayerNorm\(.*\), there None, decoder\.norm is "
+        r".*None; ",
     ):
         find_family(spec)
 

@@ -115,7 +115,8 @@ def test_experts_of_one_model_have_the_same_weights_of_their_losses() -> None:
     assert gpt(decoder=S.Stack(blocks=(mixed(0.5), first, mixed(0.5))))
     with pytest.raises(
         ValueError,
-        match=r"blocks\.2\.feedforward\.inner\.router_z_weight: is 0\.5 in decoder\.blocks\.0; give all",
+        match=r"blocks\.2\.feedforward\.inner\.router_z_weight: is 0\.5 in decoder\.blocks\.0; "
+        r"give all",
     ):
         gpt(decoder=S.Stack(blocks=(mixed(0.5), first, mixed(0.1))))
 
@@ -126,7 +127,8 @@ def test_experts_of_one_model_have_the_same_weights_of_their_losses() -> None:
         (lambda: S.Attention(haeds=2), "Attention has no field 'haeds'; did you mean 'heads'"),
         (
             lambda: S.Attention(heads=2, pattern="causal"),
-            r"pattern = 'causal': give one of FullAttention, CausalAttention, SlidingWindow, ShiftedWindows, Linformer$",
+            r"pattern = 'causal': give one of FullAttention, CausalAttention, SlidingWindow, "
+            r"ShiftedWindows, Linformer$",
         ),
         (lambda: S.Stack(blocks=[1, 2]), r"Stack.blocks = 1: give one of Block, ParallelBlock"),
         (lambda: S.LayerNorm(eps=float("nan")), "LayerNorm.eps = nan"),

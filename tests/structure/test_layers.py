@@ -98,7 +98,8 @@ LARGE = {
     "runs/train.py:run_steps": "a run from its recipe to its last checkpoint",
     "spec/check.py:check_parts": "one check per kind of part, in the order of the block",
     "tasks/base.py": "what every task consists of",
-    "tasks/masked_lm.py:__init__": "BERT, RoBERTa, SpanBERT and next sentence share one table of tokens",
+    "tasks/masked_lm.py:__init__": "BERT, RoBERTa, SpanBERT and next sentence share one table of "
+    "tokens",
     "training/checkpoints/checkpoint.py": "one format: its writer, its reader and their checks",
     "training/loop.py:train_step": "one step of training, in the order in which it happens",
 }
@@ -224,7 +225,8 @@ def test_only_these_packages_import_torch_distributed() -> None:
         assert not used or name.startswith(allowed), name
 
 
-# What may be loaded before an answer, and the processor time of it all relative to these imports alone.
+# What may be loaded before an answer, and the processor time of it all relative to these imports
+# alone.
 QUICK_PACKAGES = {
     "annotated_types",
     # Loaded by rich before 15 where it is installed
@@ -251,7 +253,8 @@ def loaded_modules(words: tuple[str, ...]) -> list[str]:
     code = (
         words[1]
         if words[0] == "-c"
-        else f"import runpy\nsys.argv = {['weft', *words[2:]]!r}\ntry: runpy.run_module('weft.cli', run_name='__main__')\n"
+        else f"import runpy\nsys.argv = {['weft', *words[2:]]!r}\ntry: "
+        "runpy.run_module('weft.cli', run_name='__main__')\n"
         "except SystemExit: pass"
     )
     code = f"import json, sys\n{code}\nprint(json.dumps(list(sys.modules)), file=sys.stderr)"
@@ -277,7 +280,9 @@ def test_a_quick_answer_loads_no_other_package(words: tuple[str, ...]) -> None:
 @pytest.mark.alone
 @pytest.mark.parametrize("words", QUICK, ids=" ".join)
 def test_it_answers_about_as_fast_as_its_imports_alone(words: tuple[str, ...]) -> None:
-    """Both are timed in turn, so that a busy machine slows down both; the ratio is the median pair's."""
+    """Both are timed in turn, so that a busy machine slows down both; the ratio is the median
+    pair's.
+    """
     modules = [name for name in loaded_modules(words) if not name.startswith("weft")]
     needed = [
         name
@@ -319,7 +324,9 @@ def statements(node: ast.AST) -> int:
 
 
 def too_large(path: Path) -> Iterator[tuple[str, str]]:
-    """Files over 200 statements, functions over 25, signatures over 8 parameters, each with its size."""
+    """Files over 200 statements, functions over 25, signatures over 8 parameters, each with its
+    size.
+    """
     tree = ast.parse(path.read_text())
     name = str(path.relative_to(WEFT))
     if statements(tree) > 200:

@@ -1,4 +1,6 @@
-"""The table of docs/lectures.md: every file, test and command that it names exists, and every figure stands in its receipt."""
+"""The table of docs/lectures.md: every file, test and command that it names exists, and every
+figure stands in its receipt.
+"""
 
 import json
 import re

@@ -43,7 +43,9 @@ def run(*words: str, cwd: Path) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A small project in git with two commits: three long tests, an ordinary one and two planted bugs."""
+    """A small project in git with two commits: three long tests, an ordinary one and two planted
+    bugs.
+    """
     tree = tmp_path / "tree"
     (tree / "scripts").mkdir(parents=True)
     (tree / "tests").mkdir()
@@ -155,7 +157,8 @@ def test_an_error_of_pytest_itself_is_shown_as_such(tree: Path) -> None:
 
 def test_an_update_after_all_proofs_drops_those_that_no_longer_exist(tree: Path) -> None:
     (tree / "tests" / "test_b.py").write_text(
-        "import pytest\npytest.importorskip('no_such_package')\n@pytest.mark.slow\ndef test(): pass\n"
+        "import pytest\npytest.importorskip('no_such_package')\n@pytest.mark.slow\ndef test(): "
+        "pass\n"
     )
     there = ["tests/test_a.py::test_on_ray", "tests/test_b.py::test", "default"]
     gone = ["tests/test_a.py::test_gone", "tests/test_gone.py::test", "planted bug 3: third"]

@@ -1,4 +1,6 @@
-"""Nothing is unpickled and no folder's own code is run: the source cannot, and planted folders do not get their way."""
+"""Nothing is unpickled and no folder's own code is run: the source cannot, and planted folders do
+not get their way.
+"""
 
 import ast
 import json

@@ -1,4 +1,6 @@
-"""Studies of small runs: a class of a text, at several learning rates and seeds, in a few steps each."""
+"""Studies of small runs: a class of a text, at several learning rates and seeds, in a few steps
+each.
+"""
 
 import os
 from collections.abc import Callable, Iterable

@@ -1,4 +1,6 @@
-"""The runner of a study: continued wherever it was killed, states on disk, at most N at a time, the same results at any N."""
+"""The runner of a study: continued wherever it was killed, states on disk, at most N at a time, the
+same results at any N.
+"""
 
 import json
 import os

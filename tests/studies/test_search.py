@@ -1,5 +1,6 @@
-"""F22: `weft tune` repeated into one folder. Nothing better is replaced by worse, no trial is forgotten or run again, and other settings
-are refused before anything changes."""
+"""F22: `weft tune` repeated into one folder. Nothing better is replaced by worse, no trial is
+forgotten or run again, and other settings are refused before anything changes.
+"""
 
 import json
 import os
@@ -134,7 +135,8 @@ def test_more_seeds_go_to_the_best_rate_of_all_calls(first: TuneOptions) -> None
     assert names(first) == ["trial-0.003-0", "trial-1e-09-0", "trial-0.003-1"]
     loss = table(first)["trials"][0]["loss"]
     assert lines == [
-        f"trial-0.003-0 of an earlier call is the best with seed 0 (loss {loss:.4f}), so further seeds use its learning rate 0.003"
+        f"trial-0.003-0 of an earlier call is the best with seed 0 (loss {loss:.4f}), so further "
+        "seeds use its learning rate 0.003"
     ]
     assert tune(more) == []
 
@@ -307,7 +309,8 @@ def test_a_call_that_is_killed_in_any_trial_ends_with_the_same_table_and_model(
             if number == last:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    # In the first trial, in the second, after its last step, and in a further seed; each begins anew
+    # In the first trial, in the second, after its last step, and in a further seed; each begins
+    # anew
     for last in (3, steps + 2, steps, steps + 4):
         assert killed(lambda last=last: tune_and_die(last)) == -signal.SIGKILL
     assert tune(two) == ["trial-0.003-1"]
@@ -325,7 +328,8 @@ def test_two_trials_run_at_a_time_and_a_killed_command_is_continued(
     )
     tune(one)
     command = (
-        f"tune {two.checkpoint} --data {two.data[0]} --output {two.output} --learning-rates 1e-3 3e-3 --seeds 2 --epochs 8 "
+        f"tune {two.checkpoint} --data {two.data[0]} --output {two.output} --learning-rates 1e-3 "
+        "3e-3 --seeds 2 --epochs 8 "
         "--batch-size 8 --precision fp32 --metric loss --device cpu --at-a-time 2"
     ).split()
     searching = subprocess.Popen([sys.executable, "-m", "weft", *command])

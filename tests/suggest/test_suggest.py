@@ -1,4 +1,6 @@
-"""One suggestion: what `weft tune` runs is what `weft new` writes, for every task, and it is made without torch."""
+"""One suggestion: what `weft tune` runs is what `weft new` writes, for every task, and it is made
+without torch.
+"""
 
 import json
 import shutil

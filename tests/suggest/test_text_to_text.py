@@ -1,4 +1,6 @@
-"""`weft tune` on T5 and BART: text in, text out, with the whole encoder-decoder; then scored, asked and resumed like any run."""
+"""`weft tune` on T5 and BART: text in, text out, with the whole encoder-decoder; then scored, asked
+and resumed like any run.
+"""
 
 import json
 import shutil

@@ -1,4 +1,6 @@
-"""`weft tune` on decoders: GPT's similarity in both orders, entailment with a delimiter, multiple choice, the auxiliary next-token loss."""
+"""`weft tune` on decoders: GPT's similarity in both orders, entailment with a delimiter, multiple
+choice, the auxiliary next-token loss.
+"""
 
 import json
 import shutil

@@ -44,7 +44,8 @@ def test_what_an_address_answers_wrong_is_one_line(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.exists", refuse)
     with pytest.raises(
         ValueError,
-        match=r"^memory://a\.txt cannot be read: the server is gone; check the address and the network$",
+        match=r"^memory://a\.txt cannot be read: the server is gone; check the address and the "
+        r"network$",
     ):
         find("memory://a.txt")
 

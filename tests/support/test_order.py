@@ -1,4 +1,6 @@
-"""The order: a bijection for every n, different in every epoch, well mixed, and never to be changed."""
+"""The order: a bijection for every n, different in every epoch, well mixed, and never to be
+changed.
+"""
 
 import time
 

@@ -1,4 +1,6 @@
-"""What Python shows and answers where the command line is not in between: keywords, paths, help() and errors."""
+"""What Python shows and answers where the command line is not in between: keywords, paths, help()
+and errors.
+"""
 
 import inspect
 import pydoc
@@ -295,7 +297,8 @@ def test_an_error_in_python_names_calls(
         ("use weft classify m IMAGE", 'use weft.open("m").classify("IMAGE")'),
         (
             "train one with weft train a.py:b",
-            'train one with weft.train(recipe, weft.prepare(recipe.data)) where recipe = weft.load_recipe("a.py:b")',
+            "train one with weft.train(recipe, weft.prepare(recipe.data)) where recipe = "
+            'weft.load_recipe("a.py:b")',
         ),
         ("give --set steps=20", 'give weft.replace_path(recipe, "steps", 20)'),
         ("leave --task out", "leave task out"),

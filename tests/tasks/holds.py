@@ -1,4 +1,6 @@
-"""What `test_invariants` sweeps, for objectives whose batches have no ragged field or which need a teacher."""
+"""What `test_invariants` sweeps, for objectives whose batches have no ragged field or which need a
+teacher.
+"""
 
 from collections.abc import Callable
 

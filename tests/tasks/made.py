@@ -72,7 +72,9 @@ def meta(row: R.RowSchema, **more: Any) -> DataInfo:
 def text(
     generator: np.random.Generator, size: int, document: int = 25, sentence: int = 6
 ) -> dict[str, Any]:
-    """Running text: sentences and documents of random lengths about these; a document ends with the end token."""
+    """Running text: sentences and documents of random lengths about these; a document ends with the
+    end token.
+    """
     tokens = generator.choice(ORDINARY, size).astype(np.uint16)
     sentences, documents = (
         np.flatnonzero(generator.random(size) < 1 / mean) for mean in (sentence, document)

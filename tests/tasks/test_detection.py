@@ -1,4 +1,6 @@
-"""Detection: matched as transformers matches, scored as it scores; what breaks detectors silently is refused."""
+"""Detection: matched as transformers matches, scored as it scores; what breaks detectors silently
+is refused.
+"""
 
 import io
 from contextlib import redirect_stdout
@@ -179,7 +181,9 @@ def test_dropout_belongs_to_the_cells_of_an_image_and_not_to_its_padding() -> No
 
 
 def test_padding_that_convolutions_see_changes_what_published_models_say() -> None:
-    """The default keeps to the published behaviour; `masked` differs from it only where there is padding."""
+    """The default keeps to the published behaviour; `masked` differs from it only where there is
+    padding.
+    """
     images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     mask = torch.ones(2, 32, 32, dtype=torch.bool)
     mask[1, :, 20:] = False
@@ -252,7 +256,9 @@ def test_learned_queries_do_not_see_the_noised_ones() -> None:
 
 
 def test_noised_queries_see_the_learned_ones() -> None:
-    """DN-DETR, arXiv:2203.01305, section 4.4: its mask hides only what would tell the learned queries the answer."""
+    """DN-DETR, arXiv:2203.01305, section 4.4: its mask hides only what would tell the learned
+    queries the answer.
+    """
     made, whole = denoised()
     anchors = next(p for n, p in made.loss.named_parameters() if "anchor" in n)
     with torch.no_grad():

@@ -333,7 +333,9 @@ def test_a_sentence_pair_is_two_sentences_mostly_whole() -> None:
 
 
 def uneven(count: int, seed: int = 0) -> Stream:
-    """Paragraphs as people write them: lognormal numbers of sentences of lognormal lengths, many with one sentence alone."""
+    """Paragraphs as people write them: lognormal numbers of sentences of lognormal lengths, many
+    with one sentence alone.
+    """
     generator = np.random.default_rng(seed)
     many = np.ceil(generator.lognormal(0.4, 0.9, count)).astype(int)
     assert 0.2 < (many == 1).mean() < 0.5
@@ -414,7 +416,8 @@ def test_one_row_has_no_other_to_draw_from() -> None:
     corruption = masked(WIDE, BIG, input_format="segment-pair", next_sentence=True)
     with pytest.raises(
         ValueError,
-        match="next_sentence samples from other rows, and 30 tokens are one row of 64; give more text",
+        match="next_sentence samples from other rows, and 30 tokens are one row of 64; give more "
+        "text",
     ):
         corruption.read_samples(Stream(numbered(1, 30, 64)[0]), 64, False)  # type: ignore[arg-type]
 

@@ -1,4 +1,6 @@
-"""One mechanism for scores and questions: every sample once, in order, whatever the batch, the rank or where the rows lie."""
+"""One mechanism for scores and questions: every sample once, in order, whatever the batch, the rank
+or where the rows lie.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""Which tokens of running text an objective reads, so that its rows have the length that was asked for."""
+"""Which tokens of running text an objective reads, so that its rows have the length that was asked
+for.
+"""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,6 @@
-"""Text in, text out: what encoder and decoder read, and the loss of transformers' T5 and BART on the same batch."""
+"""Text in, text out: what encoder and decoder read, and the loss of transformers' T5 and BART on
+the same batch.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,6 @@
-"""The loop itself: one division by the counts of the whole step, whatever its parts; time moves by steps of the optimiser alone."""
+"""The loop itself: one division by the counts of the whole step, whatever its parts; time moves by
+steps of the optimiser alone.
+"""
 
 import copy
 import json
@@ -226,7 +228,9 @@ def test_two_ranks_with_3_and_300_labels_are_one(whole: Whole, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", ["masked", "causal", "translate", "replaced", "tag"])
 def test_samples_that_share_a_row_drop_what_they_drop_alone(name: str) -> None:
-    """Packed into rows of 96 tokens, or padded a row each: the same loss and the same update, with dropout."""
+    """Packed into rows of 96 tokens, or padded a row each: the same loss and the same update, with
+    dropout.
+    """
     spec, made = built(name, dropout=0.1)
     full = recipe(spec, batch=R.PackedBatch(size=4, length=96))
     packed, padded = (trainer(full, (made[0], copy.deepcopy(made[1]), made[2])) for _ in range(2))

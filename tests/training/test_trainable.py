@@ -1,4 +1,6 @@
-"""What a recipe can say of fine-tuning: rates by layer, a frozen trunk, low-rank updates, the best weights kept."""
+"""What a recipe can say of fine-tuning: rates by layer, a frozen trunk, low-rank updates, the best
+weights kept.
+"""
 
 import json
 from dataclasses import replace

@@ -33,7 +33,8 @@ class NewRecipeOptions(TableOptions, VerbOptions):
     task: Annotated[
         str | None,
         Option(
-            "what the model learns: classify (texts or images), pair, regress, choose, tag, answer, text2text, translate, "
+            "what the model learns: classify (texts or images), pair, regress, choose, tag, "
+            "answer, text2text, translate, "
             "pretrain (on plain text), detect (objects), or a task of your own",
             default="detected",
             metavar="TASK",
@@ -43,7 +44,10 @@ class NewRecipeOptions(TableOptions, VerbOptions):
     data: Annotated[
         Sequence[str],
         Option(
-            "a table (CSV, TSV, JSON lines, Parquet); two parallel files; text files, folders of them and patterns; images (Parquet, npz, idx, a folder with one sub-folder per class, or a table that names images and their folder); or COCO's JSON and the folder of its images",
+            "a table (CSV, TSV, JSON lines, Parquet); two parallel files; text files, folders of "
+            "them and patterns; images (Parquet, npz, idx, a folder with one sub-folder per class, "
+            "or a table that names images and their folder); or COCO's JSON and the folder of its "
+            "images",
             metavar="DATA",
             positional=True,
         ),
@@ -51,7 +55,8 @@ class NewRecipeOptions(TableOptions, VerbOptions):
     objective: Annotated[
         str | None,
         Option(
-            "what pretrain learns: causal-lm (to continue a text), masked-lm (to fill masks), span-corruption (to write hidden spans), "
+            "what pretrain learns: causal-lm (to continue a text), masked-lm (to fill masks), "
+            "span-corruption (to write hidden spans), "
             "denoising (to restore damaged text), or replaced-tokens (to detect them)",
             default="causal-lm",
             metavar="OBJECTIVE",
@@ -81,8 +86,8 @@ class NewRecipeOptions(TableOptions, VerbOptions):
 def new(options: NewRecipeOptions) -> int:
     """Write a first recipe for your own data.
 
-    Looks at the files, writes a commented recipe that weft train runs, and prints what it guessed. Example: weft new classify
-    reviews.csv
+    Looks at the files, writes a commented recipe that weft train runs, and prints what it guessed.
+    Example: weft new classify reviews.csv
     """
     from ..plan.cost import run_flops
 
@@ -103,7 +108,8 @@ def new(options: NewRecipeOptions) -> int:
 
 
 def with_task(options: NewRecipeOptions) -> NewRecipeOptions:
-    """Return the options with the first word as the task if it names one; else it is a file, and the task is left out.
+    """Return the options with the first word as the task if it names one; else it is a file, and
+    the task is left out.
 
     Raises:
         ValueError: if it is neither, or if there is no file.
@@ -136,12 +142,14 @@ def check_objective(options: NewRecipeOptions) -> None:
         )
     if options.task not in (None, "pretrain"):
         raise ValueError(
-            f"--objective {options.objective}: {options.task} has one objective; leave it out, or give weft new pretrain"
+            f"--objective {options.objective}: {options.task} has one objective; leave it out, or "
+            "give weft new pretrain"
         )
 
 
 def output_file(options: NewRecipeOptions) -> tuple[Path, str]:
-    """Return the file of the recipe, and the name of its run: that of the file, if the user gives one.
+    """Return the file of the recipe, and the name of its run: that of the file, if the user gives
+    one.
 
     Raises:
         ValueError: if the file cannot be written, or if there is a run of its name.
@@ -157,7 +165,8 @@ def output_file(options: NewRecipeOptions) -> tuple[Path, str]:
         raise ValueError(f"--output {path}: there is no folder {path.parent}; make it first")
     if Path("runs", run).exists():
         raise ValueError(
-            f"--output {path}: another recipe has the run runs/{run}; give another name, or delete that run"
+            f"--output {path}: another recipe has the run runs/{run}; give another name, or delete "
+            "that run"
         )
     return path, run
 
@@ -178,8 +187,10 @@ def suggest_for(options: NewRecipeOptions) -> "Suggestion":
 
 
 def recipe_name(data: Sequence[str], task: str | None) -> str:
-    """Return a name for the run of data that the user typed: of the first path or, where that is a pattern or a name like train.csv, of
-    its folder; with a number if there is such a run. Several texts in a folder elsewhere have the folder's name."""
+    """Return a name for the run of data that the user typed: of the first path or, where that is a
+    pattern or a name like train.csv, of its folder; with a number if there is such a run. Several
+    texts in a folder elsewhere have the folder's name.
+    """
     place = Path(os.path.abspath(data[0]))
     if task == "pretrain" and len(data) > 1 and place.parent != Path.cwd():
         place = place.parent

@@ -26,8 +26,9 @@ class TuneVerbOptions(TuneOptions, VerbOptions):
 def tune(options: TuneVerbOptions) -> int:
     """Fine-tune a model on labelled data.
 
-    Detects format, columns and task, and prints what it detected. Tries several learning rates, and several seeds on small data;
-    RUN/model is the best on the validation data. Run it again to resume. Example: weft tune bert-base-uncased --data reviews.csv
+    Detects format, columns and task, and prints what it detected. Tries several learning rates, and
+    several seeds on small data; RUN/model is the best on the validation data. Run it again to
+    resume. Example: weft tune bert-base-uncased --data reviews.csv
     --valid valid.csv
     """
     check_files(options)
@@ -53,7 +54,8 @@ def tune(options: TuneVerbOptions) -> int:
 def plan_tuning(
     options: TuneOptions, report: Callable[[str], None] | None = None, progress: Any = None
 ) -> "TunePlan":
-    """Suggest a recipe for the data and the checkpoint, prepare its data, and return the plan of the trials.
+    """Suggest a recipe for the data and the checkpoint, prepare its data, and return the plan of
+    the trials.
 
     Args:
         options: of `weft tune`.
@@ -121,8 +123,10 @@ def check_files(options: TuneVerbOptions) -> None:
 def plan_line(plan: "TunePlan") -> str:
     row = "image" if plan.recipe.data.rows.image_columns else "row"
     return (
-        f"{count_of(plan.train_rows, f'training {row}')}, {count_of(plan.valid_rows, f'validation {row}')}; "
-        f"{count_of(plan.recipe.steps, 'step')} per trial, at most {plan.recipe.batch.length} tokens per {row}, {plan.recipe.precision}"
+        f"{count_of(plan.train_rows, f'training {row}')}, "
+        f"{count_of(plan.valid_rows, f'validation {row}')}; "
+        f"{count_of(plan.recipe.steps, 'step')} per trial, at most {plan.recipe.batch.length} "
+        f"tokens per {row}, {plan.recipe.precision}"
     )
 
 
@@ -132,7 +136,8 @@ def trial_line(plan: "TunePlan", t: "TrialStep", loss: float) -> str:
     trials = len(plan.learning_rates) + plan.seeds - 1
     best = "" if t.best is None else f", best {plan.metric} {t.best:.4f}"
     return (
-        f"trial {t.number} of {trials} (lr {t.lr:g}, seed {t.seed}): step {t.event.step:,}/{plan.recipe.steps:,}, "
+        f"trial {t.number} of {trials} (lr {t.lr:g}, seed {t.seed}): step "
+        f"{t.event.step:,}/{plan.recipe.steps:,}, "
         f"loss {loss:.4f}{best}, about {format_duration(t.seconds_left)} left"
     )
 
@@ -159,7 +164,8 @@ def page(scores: dict[str, Any]) -> Any:
         table,
         *majority_lines(scores.get("majority")),
         "",
-        f"{Path(scores['run']) / 'model'} is the best by its validation score; for an unbiased score use other data:",
+        f"{Path(scores['run']) / 'model'} is the best by its validation score; for an unbiased "
+        "score use other data:",
         f"weft evaluate {scores['run']} --data FILE",
     )
 
@@ -170,5 +176,6 @@ def majority_lines(majority: dict[str, Any] | None) -> list[str]:
         return []
     return [
         "",
-        f"always answering {majority['class']!r}, the most frequent class of validation: accuracy {majority['share']:.4f}",
+        f"always answering {majority['class']!r}, the most frequent class of validation: accuracy "
+        f"{majority['share']:.4f}",
     ]

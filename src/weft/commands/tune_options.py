@@ -35,8 +35,10 @@ class TuneOptions(TableOptions):
     data: Annotated[
         Sequence[str],
         Option(
-            "training files: CSV, TSV, JSON lines or array, Parquet, CoNLL or SQuAD, also as .gz; for an image model a folder with one "
-            "sub-folder per class, a table that names images and their folder, Parquet, npz or idx files",
+            "training files: CSV, TSV, JSON lines or array, Parquet, CoNLL or SQuAD, also as .gz; "
+            "for an image model a folder with one "
+            "sub-folder per class, a table that names images and their folder, Parquet, npz or idx "
+            "files",
             metavar="FILE",
         ),
     ]
@@ -45,7 +47,8 @@ class TuneOptions(TableOptions):
     task: Annotated[
         str | None,
         Option(
-            "such as classify, pair, regress, similarity (a pair in both orders), choose, tag, answer or "
+            "such as classify, pair, regress, similarity (a pair in both orders), choose, tag, "
+            "answer or "
             "text2text (encoder-decoders: text in, text out)",
             default="detected",
             metavar="TASK",
@@ -69,7 +72,8 @@ class TuneOptions(TableOptions):
     metric: Annotated[
         str | None,
         Option(
-            "metric that selects the best model: loss or one of the task's, such as accuracy, f1 or pearson",
+            "metric that selects the best model: loss or one of the task's, such as accuracy, f1 "
+            "or pearson",
             metavar="NAME",
         ),
     ] = None
@@ -78,7 +82,8 @@ class TuneOptions(TableOptions):
         Option(
             "learning rates to try",
             default="5e-5 4e-5 3e-5 2e-5 with AdamW; ten times that with --lora-rank, a hundred "
-            "times with --freeze-body; 1e-2 3e-3 1e-3 with T5's Adafactor; for images 1e-3 3e-4 1e-4 3e-5, ten times that with either",
+            "times with --freeze-body; 1e-2 3e-3 1e-3 with T5's Adafactor; for images 1e-3 3e-4 "
+            "1e-4 3e-5, ten times that with either",
             metavar="RATE",
             above=0,
             example="5e-5",
@@ -169,7 +174,8 @@ class TuneOptions(TableOptions):
     at_a_time: Annotated[
         int,
         Option(
-            "number of trials that run at a time, each in a process of its own with its share of the cores",
+            "number of trials that run at a time, each in a process of its own with its share of "
+            "the cores",
             metavar="N",
             least=1,
         ),

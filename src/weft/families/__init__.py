@@ -80,7 +80,9 @@ def families() -> list[Family]:
 
 
 def training_length_of_name(name: str) -> int | None:
-    """Return the tokens per row that a preset such as `llama-7b` was trained with; None where it is not known, or no preset."""
+    """Return the tokens per row that a preset such as `llama-7b` was trained with; None where it is
+    not known, or no preset.
+    """
     for preset in families():
         size = name.removeprefix(f"{preset.name}-")
         if size != name and size in preset.sizes:
@@ -90,7 +92,9 @@ def training_length_of_name(name: str) -> int | None:
 
 
 def spec_of_name(name: str) -> tuple[str, Spec]:
-    """Return the full name and the spec of `family-size`, or of a family's first size; the command knows presets by these names alone."""
+    """Return the full name and the spec of `family-size`, or of a family's first size; the command
+    knows presets by these names alone.
+    """
     presets = {f"{f.name}-{size}": (f, size) for f in families() for size in f.sizes}
     first = f"{name}-{next(iter(family(name).sizes))}" if name in family_names() else name
     if first in presets:
@@ -98,5 +102,6 @@ def spec_of_name(name: str) -> tuple[str, Spec]:
         return first, preset(size)
     near = suggest(name.lower(), [*family_names(), *presets])
     raise ValueError(
-        f"no family, size or folder is called {name!r}; {near if near.startswith('did') else 'see weft families'}"
+        f"no family, size or folder is called {name!r}; "
+        f"{near if near.startswith('did') else 'see weft families'}"
     )

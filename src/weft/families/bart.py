@@ -1,4 +1,6 @@
-"""BART: post-norm encoder-decoder with learned positions from 2 (Lewis et al. 2019, arXiv:1910.13461)."""
+"""BART: post-norm encoder-decoder with learned positions from 2 (Lewis et al. 2019,
+arXiv:1910.13461).
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""The language of families: sizes, configuration fields and weight rows, each row true in both directions."""
+"""The language of families: sizes, configuration fields and weight rows, each row true in both
+directions.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -59,7 +61,8 @@ HF_ACTIVATION_NAMES = {
 def read_activation(name: str) -> str:
     if name not in ACTIVATION_NAMES:
         raise ValueError(
-            f"activation {name!r} is not in the design space; {suggest(name, sorted(ACTIVATION_NAMES))}"
+            f"activation {name!r} is not in the design space; "
+            f"{suggest(name, sorted(ACTIVATION_NAMES))}"
         )
     return ACTIVATION_NAMES[name]
 
@@ -76,7 +79,9 @@ IDENTITY_CODEC = Codec(lambda x: x, lambda x: x)
 
 @dataclass(frozen=True)
 class ConfigField:
-    """One argument of a family: its keys in config.json (all are written) and its place in the spec."""
+    """One argument of a family: its keys in config.json (all are written) and its place in the
+    spec.
+    """
 
     argument: str
     key: str | tuple[str, ...]
@@ -128,10 +133,11 @@ HeadBuilder = Callable[[Any, LabelNames], Any]
 
 @dataclass(frozen=True)
 class Family(Named):
-    """A preset and its two-way tables. Call it for a spec: `bert("base")`, `bert("base", head=…)`, `bert(width=…, …)`.
+    """A preset and its two-way tables. Call it for a spec: `bert("base")`, `bert("base", head=…)`,
+    `bert(width=…, …)`.
 
-    `weft.register(weft.Family(…))` in a file of your own adds one, which is then found by its name and by the `model_type`
-    of a config.json.
+    `weft.register(weft.Family(…))` in a file of your own adds one, which is then found by its name
+    and by the `model_type` of a config.json.
 
     Attributes:
         name: the name on the command line.
@@ -143,13 +149,15 @@ class Family(Named):
         table: one row per tensor in a published file.
         heads: the name of each published class, and what builds its head.
         prefix: of the base model's keys, absent in files of the bare model.
-        supported_values: keys of config.json of which only these values can be expressed; the first is written.
+        supported_values: keys of config.json of which only these values can be expressed; the first
+            is written.
         init: how new weights are initialised.
         context_length_key: the key of config.json that holds the length it was trained for.
         derived_config: from a spec to the keys of config.json that follow from the others.
-        decoder_start: the special token that a decoder beside an encoder reads first, where config.json names none:
-            "pad" (T5), "eos" (BART) or "bos".
-        training_length: tokens per row of its training, of all sizes or by size, where no table of positions says it.
+        decoder_start: the special token that a decoder beside an encoder reads first, where
+            config.json names none: "pad" (T5), "eos" (BART) or "bos".
+        training_length: tokens per row of its training, of all sizes or by size, where no table of
+            positions says it.
     """
 
     name: str
@@ -212,7 +220,8 @@ class Family(Named):
         for key, allowed in self.supported_values.items():
             if get_nested(config, key) not in (*allowed, None):
                 raise ValueError(
-                    f"config.json: {key} = {get_nested(config, key)!r} is not supported for {self.name}; "
+                    f"config.json: {key} = {get_nested(config, key)!r} is not supported for "
+                    f"{self.name}; "
                     f"Weft knows {' or '.join(map(repr, allowed))}"
                 )
         arguments = {f.argument: self.read_field(f, config) for f in self.fields}
@@ -258,7 +267,8 @@ class Family(Named):
         again = self.rebuild(spec, arguments)
         if again != spec:
             raise ValueError(
-                f"this spec is not a {self.name}: {next(iter(differing_fields(spec, again)), 'its parts')} differs"
+                f"this spec is not a {self.name}: "
+                f"{next(iter(differing_fields(spec, again)), 'its parts')} differs"
             )
         config: dict[str, Any] = {
             "architectures": [self.class_name_of(spec)],
@@ -297,7 +307,9 @@ class Family(Named):
         )
 
     def explain_differences(self, spec: S.Spec) -> list[str]:
-        """The fields in which a spec differs from the nearest one that this family can say, with both values; [] where none is near."""
+        """The fields in which a spec differs from the nearest one that this family can say, with
+        both values; [] where none is near.
+        """
         try:
             again = self.rebuild(spec, self.arguments_of(spec))
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -370,7 +382,9 @@ Family.__doc__ = OfInstance(call_docstring, Family.__doc__)  # type: ignore[assi
 
 
 def bounded(arguments: Mapping[str, Any]) -> None:
-    """ValueError for more blocks than any model has: a spec lists each, so that the number alone could fill the memory."""
+    """ValueError for more blocks than any model has: a spec lists each, so that the number alone
+    could fill the memory.
+    """
     for name, value in arguments.items():
         for depth in (value if isinstance(value, tuple) else [value]) if "depth" in name else ():
             if isinstance(depth, int) and depth > DEPTH:

@@ -1,4 +1,6 @@
-"""BLOOM: pre-norm causal decoder with ALiBi and a norm on its embeddings (BigScience 2022, arXiv:2211.05100)."""
+"""BLOOM: pre-norm causal decoder with ALiBi and a norm on its embeddings (BigScience 2022,
+arXiv:2211.05100).
+"""
 
 from typing import Any
 

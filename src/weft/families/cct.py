@@ -1,6 +1,8 @@
-"""CCT: a convolutional stem, no class token, sequence pooling (Hassani et al. 2021, arXiv:2104.05704).
+"""CCT: a convolutional stem, no class token, sequence pooling (Hassani et al. 2021,
+arXiv:2104.05704).
 
-The published files are pickles, which Weft does not open; the weight table is that of their names, for tensors read by other means.
+The published files are pickles, which Weft does not open; the weight table is that of their names,
+for tensors read by other means.
 """
 
 from typing import Any
@@ -24,7 +26,8 @@ from .base import Family, size_table
 from .weights import WeightRow, WeightTable, layer_rows, weight_and_bias
 
 SIZES = size_table(
-    "depth width heads hidden kernel_size convolutions image_size",  # table 1 and the authors' model files; "2-3x2": 2 blocks, 2 convolutions of 3 × 3
+    # table 1 and the authors' model files; "2-3x2": 2 blocks, 2 convolutions of 3 × 3
+    "depth width heads hidden kernel_size convolutions image_size",
     _2_3x2=(2, 128, 2, 128, 3, 2, 32),
     _4_3x2=(4, 128, 2, 128, 3, 2, 32),
     _6_3x1=(6, 256, 4, 512, 3, 1, 32),
@@ -49,7 +52,8 @@ def make(
     stem: Any = None,
     head: Any = None,
 ) -> Spec:
-    """The second norm of a block stands on the residual stream, after the attention, not inside the feed-forward branch.
+    """The second norm of a block stands on the residual stream, after the attention, not inside the
+    feed-forward branch.
 
     `stem` replaces the paper's stem; `kernel_size` and `convolutions` are then ignored."""
     norm = LayerNorm()

@@ -142,7 +142,9 @@ def call_signature(family: Any) -> Signature:
 
 
 def check_arguments(family: Any, changes: dict[str, Any]) -> None:
-    """Raise ValueError for an unknown argument, and for what is no number, or no tuple of numbers, where a family computes with it."""
+    """Raise ValueError for an unknown argument, and for what is no number, or no tuple of numbers,
+    where a family computes with it.
+    """
     parameters = call_parameters(family)
     for name, change in changes.items():
         if name not in parameters:
@@ -157,7 +159,9 @@ def check_arguments(family: Any, changes: dict[str, Any]) -> None:
 
 
 def argument_defaults(family: Any) -> dict[str, Any]:
-    """Return the default of each argument that no size sets: that of the builder, else what the family's spec has."""
+    """Return the default of each argument that no size sets: that of the builder, else what the
+    family's spec has.
+    """
     parameters = call_parameters(family).values()
     of_spec = family.arguments_of(family())
     return {
@@ -168,7 +172,9 @@ def argument_defaults(family: Any) -> dict[str, Any]:
 
 
 def call_docstring(family: Any) -> str:
-    """Return the docstring of one family: what it is, its size table, and each argument with its default."""
+    """Return the docstring of one family: what it is, its size table, and each argument with its
+    default.
+    """
     module = sys.modules.get(family.build_spec.__module__)
     title = " ".join((getattr(module, "__doc__", None) or "").partition("\n\n")[0].split())
     if not title.lower().startswith(family.name):
@@ -177,7 +183,8 @@ def call_docstring(family: Any) -> str:
     lines = [
         title,
         "",
-        f'Call it for a spec: weft.{family.name}("{size}"), weft.{family.name}("{size}", head=…). An argument that is given replaces that '
+        f'Call it for a spec: weft.{family.name}("{size}"), weft.{family.name}("{size}", head=…). '
+        "An argument that is given replaces that "
         "of the size.",
         "",
         "Sizes:",

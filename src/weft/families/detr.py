@@ -1,4 +1,6 @@
-"""DETR: a ResNet's cells, an encoder, object queries decoded in parallel to boxes (Carion et al. 2020, arXiv:2005.12872)."""
+"""DETR: a ResNet's cells, an encoder, object queries decoded in parallel to boxes (Carion et al.
+2020, arXiv:2005.12872).
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""DINOv2: a ViT whose branches have a layer scale, trained without labels (Oquab et al. 2023, arXiv:2304.07193)."""
+"""DINOv2: a ViT whose branches have a layer scale, trained without labels (Oquab et al. 2023,
+arXiv:2304.07193).
+"""
 
 from typing import Any
 
@@ -24,7 +26,9 @@ def make(
     head: Any = None,
     **rest: Any,
 ) -> Spec:
-    """`scale`: what the layer scale starts with. `skip`: the rate of stochastic depth, the same for all blocks."""
+    """`scale`: what the layer scale starts with. `skip`: the rate of stochastic depth, the same for
+    all blocks.
+    """
     spec = vit.make(
         width=width,
         hidden=ratio * width,

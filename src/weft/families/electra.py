@@ -1,4 +1,6 @@
-"""ELECTRA: a generator fills masks, a discriminator finds its work; a narrow token table (Clark et al. 2020, arXiv:2003.10555)."""
+"""ELECTRA: a generator fills masks, a discriminator finds its work; a narrow token table (Clark et
+al. 2020, arXiv:2003.10555).
+"""
 
 from dataclasses import replace
 from typing import Any

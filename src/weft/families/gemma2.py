@@ -1,4 +1,6 @@
-"""Gemma 2: sandwich norms, every other layer through a window, soft caps on scores and logits (Gemma Team 2024, arXiv:2408.00118)."""
+"""Gemma 2: sandwich norms, every other layer through a window, soft caps on scores and logits
+(Gemma Team 2024, arXiv:2408.00118).
+"""
 
 from functools import cache
 from typing import Any
@@ -47,7 +49,9 @@ def make(
     softcap: float | None = 50.0,
     logit_softcap: float | None = 30.0,
 ) -> Spec:
-    """`kinds`: which layers see all; None: every other, from the second. `softcap`: on the attention scores."""
+    """`kinds`: which layers see all; None: every other, from the second. `softcap`: on the
+    attention scores.
+    """
     if kinds is not None and len(kinds) != depth:
         raise ValueError(f"{len(kinds)} kinds for {depth} layers; give one each")
     norm = RMSNorm(eps=eps)

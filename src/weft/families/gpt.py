@@ -1,4 +1,6 @@
-"""GPT: post-norm causal decoder with learned positions (Radford et al. 2018, "Improving language understanding")."""
+"""GPT: post-norm causal decoder with learned positions (Radford et al. 2018, "Improving language
+understanding").
+"""
 
 from dataclasses import replace
 from typing import Any

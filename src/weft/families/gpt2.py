@@ -1,4 +1,6 @@
-"""GPT-2: pre-norm causal decoder with learned positions (Radford et al. 2019, "Language models are unsupervised multitask learners")."""
+"""GPT-2: pre-norm causal decoder with learned positions (Radford et al. 2019, "Language models are
+unsupervised multitask learners").
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""GPT-NeoX and Pythia: attention and feed-forward side by side, a quarter of each head rotary (Black et al. 2022, arXiv:2204.06745)."""
+"""GPT-NeoX and Pythia: attention and feed-forward side by side, a quarter of each head rotary
+(Black et al. 2022, arXiv:2204.06745).
+"""
 
 from typing import Any
 

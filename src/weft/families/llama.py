@@ -1,4 +1,6 @@
-"""Llama: pre-norm causal decoder, RMSNorm, rotary positions, SwiGLU, grouped queries (Touvron et al. 2023, arXiv:2302.13971)."""
+"""Llama: pre-norm causal decoder, RMSNorm, rotary positions, SwiGLU, grouped queries (Touvron et
+al. 2023, arXiv:2302.13971).
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""MAE: a ViT that sees a quarter of the patches, and the light decoder that predicts the rest (He et al. 2021, arXiv:2111.06377)."""
+"""MAE: a ViT that sees a quarter of the patches, and the light decoder that predicts the rest (He
+et al. 2021, arXiv:2111.06377).
+"""
 
 from typing import Any
 
@@ -97,7 +99,9 @@ TABLE: WeightTable = (
 
 
 def pixels(m: Any, l: Any) -> PixelDecoder | None:
-    """The head of pre-training, which no other model can be given: its stack is in the fields above."""
+    """The head of pre-training, which no other model can be given: its stack is in the fields
+    above.
+    """
     return m.head if isinstance(m.head, PixelDecoder) else None
 
 

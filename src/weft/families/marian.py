@@ -1,4 +1,6 @@
-"""Marian: the 2017 Transformer as its translators train it, sines before cosines (Junczys-Dowmunt et al. 2018, arXiv:1804.00344)."""
+"""Marian: the 2017 Transformer as its translators train it, sines before cosines (Junczys-Dowmunt
+et al. 2018, arXiv:1804.00344).
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""Mixtral: Mistral whose feed-forward is two of eight experts (Jiang et al. 2024, arXiv:2401.04088)."""
+"""Mixtral: Mistral whose feed-forward is two of eight experts (Jiang et al. 2024,
+arXiv:2401.04088).
+"""
 
 from dataclasses import replace
 from typing import Any

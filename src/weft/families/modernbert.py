@@ -1,4 +1,6 @@
-"""ModernBERT: pre-norm, gated, rotary, two windowed layers after each global one (Warner et al. 2024, arXiv:2412.13663)."""
+"""ModernBERT: pre-norm, gated, rotary, two windowed layers after each global one (Warner et al.
+2024, arXiv:2412.13663).
+"""
 
 from functools import cache
 from typing import Any

@@ -1,4 +1,6 @@
-"""OLMo 2: Llama with norms on the outputs of its branches and on all queries and keys (OLMo Team 2025, arXiv:2501.00656, section 3)."""
+"""OLMo 2: Llama with norms on the outputs of its branches and on all queries and keys (OLMo Team
+2025, arXiv:2501.00656, section 3).
+"""
 
 from typing import Any
 

@@ -1,7 +1,8 @@
-"""PaLM: attention and feed-forward side by side, multi-query, SwiGLU, RoPE, no biases (Chowdhery et al. 2022, arXiv:2204.02311).
+"""PaLM: attention and feed-forward side by side, multi-query, SwiGLU, RoPE, no biases (Chowdhery et
+al. 2022, arXiv:2204.02311).
 
-No weights are published. Each branch has a norm of its own, as in GPT-NeoX: "MLP(LayerNorm(x)) + Attention(LayerNorm(x))"
-(section 2) leaves it open, and both give the printed number of parameters.
+No weights are published. Each branch has a norm of its own, as in GPT-NeoX: "MLP(LayerNorm(x)) +
+Attention(LayerNorm(x))" (section 2) leaves it open, and both give the printed number of parameters.
 """
 
 from typing import Any
@@ -61,7 +62,8 @@ def make(
         width=width,
         source=Tokens(vocab_size=vocab_size),
         decoder=Stack(blocks=(block,) * depth, norm=norm),
-        # The table's rows have unit variance: as outputs they are scaled back (section 5, weight initialisation).
+        # The table's rows have unit variance: as outputs they are scaled back (section 5, weight
+        # initialisation).
         head=head or LMHead(tied=True, logit_scale=width**-0.5),
         context_length=2048,
     )

@@ -1,4 +1,6 @@
-"""Pegasus: Marian with norms before each branch and after each stack (Zhang et al. 2019, arXiv:1912.08777)."""
+"""Pegasus: Marian with norms before each branch and after each stack (Zhang et al. 2019,
+arXiv:1912.08777).
+"""
 
 from typing import Any
 

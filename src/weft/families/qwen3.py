@@ -1,4 +1,6 @@
-"""Qwen3: Llama with a norm on the queries and keys of each head (Qwen Team 2025, arXiv:2505.09388, section 2)."""
+"""Qwen3: Llama with a norm on the queries and keys of each head (Qwen Team 2025, arXiv:2505.09388,
+section 2).
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""RoBERTa: BERT trained longer on bytes, positions counted from after the padding id (Liu et al. 2019, arXiv:1907.11692)."""
+"""RoBERTa: BERT trained longer on bytes, positions counted from after the padding id (Liu et al.
+2019, arXiv:1907.11692).
+"""
 
 from typing import Any
 
@@ -56,7 +58,8 @@ def padding(m: Any) -> dict[str, int]:
     pad = m.source.positions.offset - 1
     if pad < 0 or m.special_tokens.pad not in (None, pad):
         raise ValueError(
-            f"a RoBERTa file with positions from {pad + 1} pads with id {pad}, not {m.special_tokens.pad}; give special_tokens.pad = {pad}"
+            f"a RoBERTa file with positions from {pad + 1} pads with id {pad}, not "
+            f"{m.special_tokens.pad}; give special_tokens.pad = {pad}"
         )
     return {"pad_token_id": pad}
 

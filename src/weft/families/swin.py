@@ -1,4 +1,6 @@
-"""Swin: windows on a pyramid of image grids, shifted in every other block (Liu et al. 2021, arXiv:2103.14030)."""
+"""Swin: windows on a pyramid of image grids, shifted in every other block (Liu et al. 2021,
+arXiv:2103.14030).
+"""
 
 from functools import cache
 from typing import Any

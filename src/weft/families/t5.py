@@ -1,5 +1,7 @@
-"""T5: encoder-decoder with bucketed distances and unscaled scores (Raffel et al. 2020, arXiv:1910.10683); v1.1, mT5 and ByT5 gate their
-feed-forward and leave the head free (arXiv:2010.11934, arXiv:2105.13626)."""
+"""T5: encoder-decoder with bucketed distances and unscaled scores (Raffel et al. 2020,
+arXiv:1910.10683); v1.1, mT5 and ByT5 gate their feed-forward and leave the head free
+(arXiv:2010.11934, arXiv:2105.13626).
+"""
 
 from dataclasses import replace
 from typing import Any

@@ -1,6 +1,8 @@
-"""The Transformer of 2017: post-norm encoder-decoder, sinusoids, one shared table (Vaswani et al. 2017, arXiv:1706.03762).
+"""The Transformer of 2017: post-norm encoder-decoder, sinusoids, one shared table (Vaswani et al.
+2017, arXiv:1706.03762).
 
-No published file exists; the weight table is that of `torch.nn.Transformer`, beside one table of tokens.
+No published file exists; the weight table is that of `torch.nn.Transformer`, beside one table of
+tokens.
 """
 
 from typing import Any
@@ -38,7 +40,9 @@ def make(
     final: bool = False,
     head: Any = None,
 ) -> Spec:
-    """Return the spec; `final` adds a norm after each stack, as torch.nn.Transformer does and the paper does not."""
+    """Return the spec; `final` adds a norm after each stack, as torch.nn.Transformer does and the
+    paper does not.
+    """
     norm = LayerNorm()
     attention_branch = post_norm(norm, Attention(heads=heads), dropout=dropout)
     feed = post_norm(norm, MLP(hidden=hidden, activation="relu"), dropout=dropout)

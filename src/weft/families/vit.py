@@ -1,4 +1,6 @@
-"""ViT: patches through a pre-norm encoder, read at the class token (Dosovitskiy et al. 2020, arXiv:2010.11929)."""
+"""ViT: patches through a pre-norm encoder, read at the class token (Dosovitskiy et al. 2020,
+arXiv:2010.11929).
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -50,7 +52,10 @@ def make(
     stem: Any = None,
     head: Any = None,
 ) -> Spec:
-    """`positions`: "learned" is a table of one vector per patch and extra token, None no positions, else a value of `Patches.positions`. `stem`: convolutions in place of the patches' linear map (a `PatchStem`)."""
+    """`positions`: "learned" is a table of one vector per patch and extra token, None no positions,
+    else a value of `Patches.positions`. `stem`: convolutions in place of the patches' linear map (a
+    `PatchStem`).
+    """
     norm = LayerNorm(eps=eps)
     block = Block(
         attention=pre_norm(

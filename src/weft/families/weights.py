@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class WeightRow:
-    """Our tensors are theirs, under other names. `{}` is an index; several names are stacked along the first axis;
-    `how` names an invertible function of `interop.convert`."""
+    """Our tensors are theirs, under other names. `{}` is an index; several names are stacked along
+    the first axis; `how` names an invertible function of `interop.convert`.
+    """
 
     ours: str | tuple[str, ...]
     theirs: str | tuple[str, ...]
@@ -25,7 +26,9 @@ class SkippedWeight:
 
 @dataclass(frozen=True)
 class WeightAlias:
-    """A second foreign name for one tensor: must be equal where it stands in a file, unless its part is made fresh; never written."""
+    """A second foreign name for one tensor: must be equal where it stands in a file, unless its
+    part is made fresh; never written.
+    """
 
     theirs: str
     of: str

@@ -1,4 +1,6 @@
-"""Beam search (Wu et al. 2016, arXiv:1609.08144, section 7; Vaswani et al. 2017, arXiv:1706.03762, section 6.1)."""
+"""Beam search (Wu et al. 2016, arXiv:1609.08144, section 7; Vaswani et al. 2017, arXiv:1706.03762,
+section 6.1).
+"""
 
 from collections.abc import Iterable
 from collections.abc import Sequence as Many
@@ -17,12 +19,16 @@ EXTRA_TOKENS = 50
 
 
 def length_penalty(length: Tensor, length_penalty: float) -> Tensor:
-    """Return ((5 + length) / 6)^alpha, where the length is that of the generated tokens without the prompt."""
+    """Return ((5 + length) / 6)^alpha, where the length is that of the generated tokens without the
+    prompt.
+    """
     return ((5 + length.double()) / 6) ** length_penalty
 
 
 class FinishedBeams(NamedTuple):
-    """The best finished hypotheses, best first: N for each of B sentences. An empty place has the score -inf."""
+    """The best finished hypotheses, best first: N for each of B sentences. An empty place has the
+    score -inf.
+    """
 
     score_BN: Tensor
     token_BNL: Tensor
@@ -91,13 +97,17 @@ def beam_search(
     eos_ids: Iterable[int] = (),
     decoder_inputs: TokenRows | None = None,
 ) -> list[list[GeneratedTokens]]:
-    """Generate with beam search: the `num_return` best answers to each input, best first, by log P / penalty.
+    """Generate with beam search: the `num_return` best answers to each input, best first, by log P
+    / penalty.
 
-    Each has at most `max_new_tokens` tokens (one number, or one per row), by default 50 more than its input where the positions allow it.
-    An answer without an end token by then counts as it is. `inputs` and `decoder_inputs` are those of `decoding.generate`."""
+    Each has at most `max_new_tokens` tokens (one number, or one per row), by default 50 more than
+    its input where the positions allow it. An answer without an end token by then counts as it is.
+    `inputs` and `decoder_inputs` are those of `decoding.generate`.
+    """
     if not 1 <= num_return <= num_beams:
         raise ValueError(
-            f"best = {num_return} of beams = {num_beams}: give at least one and no more than there are beams"
+            f"best = {num_return} of beams = {num_beams}: give at least one and no more than there "
+            "are beams"
         )
     starts = inputs if model.encoder is None else decoder_inputs or [[0]] * len(inputs)
     lengths = [len(row) for row in starts]
@@ -181,9 +191,10 @@ def expand(
     num_beams: int,
     alpha: float,
 ) -> tuple[ActiveBeams, FinishedBeams, Tensor]:
-    """Extend every hypothesis by every token. Of the best `num_beams`, those with an end token are finished, and at the limit of a
-    sentence all; the best of the others continue. There are enough of them, since a hypothesis can end with no more tokens than there
-    are end tokens."""
+    """Extend every hypothesis by every token. Of the best `num_beams`, those with an end token are
+    finished, and at the limit of a sentence all; the best of the others continue. There are enough
+    of them, since a hypothesis can end with no more tokens than there are end tokens.
+    """
     B, N = living.sum_BN.shape
     count = num_beams * (1 + max(len(end), 1))
     step = living.token_BNL.shape[2] + 1
@@ -225,7 +236,9 @@ def expand(
 
 
 def is_finished(sum_B: Tensor, worst_B: Tensor, limit_B: Tensor, step: int, alpha: float) -> Tensor:
-    """Return whether no active hypothesis can still beat the worst one to be returned: log P only falls, and no longer answer has a
-    penalty beyond that of the limit (with a negative alpha: of the next step)."""
+    """Return whether no active hypothesis can still beat the worst one to be returned: log P only
+    falls, and no longer answer has a penalty beyond that of the limit (with a negative alpha: of
+    the next step).
+    """
     longest_B = limit_B if alpha > 0 else torch.full_like(limit_B, step + 1)
     return (sum_B / length_penalty(longest_B, alpha) <= worst_B) | (limit_B <= step)

@@ -25,7 +25,9 @@ def has_chat_template(folder: Path | None) -> bool:
 
 
 def read_chat_template(folder: Path) -> tuple[str, dict[str, Any]]:
-    """Return the template of chat_template.jinja or tokenizer_config.json, and the names of the special tokens that it may use."""
+    """Return the template of chat_template.jinja or tokenizer_config.json, and the names of the
+    special tokens that it may use.
+    """
     config: Any = {}
     if find_file(folder, CONFIG):
         try:
@@ -47,7 +49,8 @@ def read_chat_template(folder: Path) -> tuple[str, dict[str, Any]]:
         )
     if not isinstance(template, str):
         raise ValueError(
-            f"{folder} holds no chat template (chat_template.jinja, or chat_template in tokenizer_config.json); "
+            f"{folder} holds no chat template (chat_template.jinja, or chat_template in "
+            "tokenizer_config.json); "
             "give a plain prompt"
         )
     special_tokens = {
@@ -61,8 +64,9 @@ def read_chat_template(folder: Path) -> tuple[str, dict[str, Any]]:
 
 
 def render_chat(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
-    """Render a conversation. The template is untrusted code: it runs in a sandbox. Special tokens come from the template alone, never
-    from a message."""
+    """Render a conversation. The template is untrusted code: it runs in a sandbox. Special tokens
+    come from the template alone, never from a message.
+    """
     check_messages(messages)
     source, special_tokens = read_chat_template(folder)
     # One in which the name of a mark is the mark.

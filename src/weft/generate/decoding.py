@@ -50,8 +50,10 @@ def decode_steps(
     seeds: Many[int] | None,
     until: StopCondition | None,
 ) -> Iterator[DecodingStep]:
-    """Decode step by step. Tokens are copied from the device once per step, for all rows together. Finished rows leave once they are a
-    quarter of the batch, since moving the others costs as much as reading a few tokens."""
+    """Decode step by step. Tokens are copied from the device once per step, for all rows together.
+    Finished rows leave once they are a quarter of the batch, since moving the others costs as much
+    as reading a few tokens.
+    """
     limit = np.array(per_row_limits(max_new_tokens, len(inputs)))
     reading, logits_BV, prompts = prefill(model, inputs, decoder_inputs, int(limit.max()))
     seed = np.array([sampling.seed] * len(prompts) if seeds is None else seeds, object)
@@ -145,9 +147,11 @@ def generate(
 ) -> list[GeneratedTokens]:
     """Generate tokens from each prompt.
 
-    A decoder continues `inputs`; an encoder-decoder encodes them and starts to decode with `decoder_inputs` (default: the start token of
-    its spec). Rows may have any lengths. `max_new_tokens` is one number, or one per row; `seeds` are one per row (default: that of
-    `sampling`)."""
+    A decoder continues `inputs`; an encoder-decoder encodes them and starts to decode with
+    `decoder_inputs` (default: the start token of its spec). Rows may have any lengths.
+    `max_new_tokens` is one number, or one per row; `seeds` are one per row (default: that of
+    `sampling`).
+    """
     if not len(inputs):
         return []
     tokens: list[list[int]] = [[] for _ in inputs]

@@ -12,7 +12,9 @@ INCOMPLETE = (
 
 
 class StreamDetokenizer:
-    """The text of one row. `add` returns what can be shown: never half a character, and nothing that may become a stop string."""
+    """The text of one row. `add` returns what can be shown: never half a character, and nothing
+    that may become a stop string.
+    """
 
     def __init__(
         self, tokenizer: Tokenizer, prompt: list[int], stop_strings: tuple[str, ...] = ()

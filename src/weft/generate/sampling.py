@@ -24,7 +24,9 @@ Part = Annotated[float, Field(ge=0, le=1)]
 
 @choice
 class Sampling:
-    """How a token is sampled; temperature 0 is greedy decoding. A row with the same seed gives the same answer, in any batch."""
+    """How a token is sampled; temperature 0 is greedy decoding. A row with the same seed gives the
+    same answer, in any batch.
+    """
 
     temperature: Natural = 1.0
     top_k: PositiveInt | None = None  # sample from the k most likely tokens
@@ -44,8 +46,9 @@ def sampling_from(options: Mapping[str, Any], sampling: Sampling | None = None) 
     """Return how tokens are sampled: the options of `weft generate`, or the keywords of a call.
 
     Args:
-        options: fields of `Sampling` by name, such as temperature=0.8; None counts as not given. Without any, decoding is
-            greedy; without a temperature, it is 1 if another option turns sampling on.
+        options: fields of `Sampling` by name, such as temperature=0.8; None counts as not given.
+            Without any, decoding is greedy; without a temperature, it is 1 if another option turns
+            sampling on.
         sampling: all of them as one value, instead of `options`.
 
     Raises:
@@ -64,7 +67,9 @@ def sampling_from(options: Mapping[str, Any], sampling: Sampling | None = None) 
 
 
 def shows_sampling(method: F) -> F:
-    """Show the fields of `Sampling` in the signature of a function that takes them as keywords, for help() and completion."""
+    """Show the fields of `Sampling` in the signature of a function that takes them as keywords, for
+    help() and completion.
+    """
     described = signature(method)
     other = [p for p in described.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
     keywords = [
@@ -79,21 +84,26 @@ def shows_sampling(method: F) -> F:
 
 
 def apply_repetition_penalty(logits_BV: Tensor, seen_BV: Tensor, penalty: float) -> Tensor:
-    """Make tokens that were seen before less likely (Keskar et al. 2019, arXiv:1909.05858, section 4.1); a negative logit is
-    multiplied, since dividing would raise it."""
+    """Make tokens that were seen before less likely (Keskar et al. 2019, arXiv:1909.05858, section
+    4.1); a negative logit is multiplied, since dividing would raise it.
+    """
     return torch.where(
         seen_BV, torch.where(logits_BV < 0, logits_BV * penalty, logits_BV / penalty), logits_BV
     )
 
 
 def top_k(logits_BV: Tensor, count: int) -> Tensor:
-    """Keep the `count` most likely tokens, and those equal to the last of them (Fan et al. 2018, arXiv:1805.04833, section 5.1)."""
+    """Keep the `count` most likely tokens, and those equal to the last of them (Fan et al. 2018,
+    arXiv:1805.04833, section 5.1).
+    """
     least_B1 = logits_BV.topk(min(count, logits_BV.shape[-1])).values[:, -1:]
     return logits_BV.masked_fill(logits_BV < least_B1, float("-inf"))
 
 
 def top_p(logits_BV: Tensor, share: float) -> Tensor:
-    """Keep the smallest set of tokens whose probabilities sum to `share` (Holtzman et al. 2020, arXiv:1904.09751, section 3.1)."""
+    """Keep the smallest set of tokens whose probabilities sum to `share` (Holtzman et al. 2020,
+    arXiv:1904.09751, section 3.1).
+    """
     sorted_BV, index_BV = logits_BV.sort(descending=True, stable=True)
     part_BV = sorted_BV.softmax(-1)
     # Those before hold enough already: never true of the first.
@@ -103,13 +113,17 @@ def top_p(logits_BV: Tensor, share: float) -> Tensor:
 
 
 def min_p(logits_BV: Tensor, share: float) -> Tensor:
-    """Keep tokens at least `share` times as likely as the most likely one (Nguyen et al. 2024, arXiv:2407.01082)."""
+    """Keep tokens at least `share` times as likely as the most likely one (Nguyen et al. 2024,
+    arXiv:2407.01082).
+    """
     part_BV = logits_BV.softmax(-1)
     return logits_BV.masked_fill(part_BV < share * part_BV.amax(-1, keepdim=True), float("-inf"))
 
 
 def filter_logits(logits_BV: Tensor, sampling: Sampling, seen_BV: Tensor | None = None) -> Tensor:
-    """Return the logits that a token is sampled from; `seen_BV` marks the tokens of the prompt and those generated since."""
+    """Return the logits that a token is sampled from; `seen_BV` marks the tokens of the prompt and
+    those generated since.
+    """
     if seen_BV is not None:
         logits_BV = apply_repetition_penalty(logits_BV, seen_BV, sampling.repetition_penalty)
     if sampling.temperature not in (0, 1):
@@ -131,7 +145,9 @@ def argmax(logits_BV: Tensor) -> Tensor:
 
 
 def chunked_topk(logits_BV: Tensor, count: int, chunk: int = 64) -> tuple[Tensor, Tensor]:
-    """Return the top k of a long row: its `count` largest numbers lie in the `count` chunks with the largest maxima."""
+    """Return the top k of a long row: its `count` largest numbers lie in the `count` chunks with
+    the largest maxima.
+    """
     B, V = logits_BV.shape
     if 4 * chunk * count >= V:
         top = logits_BV.topk(count)
@@ -149,7 +165,9 @@ def chunked_topk(logits_BV: Tensor, count: int, chunk: int = 64) -> tuple[Tensor
 def splitmix64(
     z: "np.ndarray[tuple[int], np.dtype[np.uint64]]",
 ) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    """Hash integers: every input bit affects every output bit (Steele et al. 2014, SplitMix, doi:10.1145/2660193.2660195)."""
+    """Hash integers: every input bit affects every output bit (Steele et al. 2014, SplitMix,
+    doi:10.1145/2660193.2660195).
+    """
     z = z + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -169,7 +187,9 @@ def uniform(
 
 
 def sample_from(logits_BV: Tensor, u_B: Tensor) -> Tensor:
-    """Sample by inverse transform: the token at which the cumulative probability of a row reaches its random number."""
+    """Sample by inverse transform: the token at which the cumulative probability of a row reaches
+    its random number.
+    """
     sum_BV = logits_BV.softmax(-1).double().cumsum(-1)
     at_B1 = torch.searchsorted(sum_BV, u_B.to(sum_BV.device)[:, None] * sum_BV[:, -1:], right=True)
     return at_B1[:, 0].clamp(max=logits_BV.shape[-1] - 1)

@@ -1,6 +1,9 @@
-"""Sandbox for chat templates, which are untrusted code: a separate process with Jinja's sandbox and limits of time, memory and output.
+"""Sandbox for chat templates, which are untrusted code: a separate process with Jinja's sandbox and
+limits of time, memory and output.
 
-A loop inside a sandbox cannot be interrupted from the same process (`9**9**9` is one operation); a process can be killed."""
+A loop inside a sandbox cannot be interrupted from the same process (`9**9**9` is one operation); a
+process can be killed.
+"""
 
 import atexit
 import json
@@ -21,14 +24,18 @@ MAX_OUTPUT_CHARACTERS = 1 << 22  # characters
 
 
 class Sandbox:
-    """A process that renders templates, started at the first; one that exceeds its limits is killed."""
+    """A process that renders templates, started at the first; one that exceeds its limits is
+    killed.
+    """
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         self.lock = Lock()
 
     def render(self, template: str, fields: dict[str, Any]) -> str:
-        """Render a template. Raises ValueError with the template's error, or if it takes too much time or memory."""
+        """Render a template. Raises ValueError with the template's error, or if it takes too much
+        time or memory.
+        """
         with self.lock:
             answer = self.send({"template": template, "fields": fields})
         if "error" in answer:

@@ -14,12 +14,15 @@ from ..nn.model import Model
 from ..support.console import count_of
 
 TokenRows = Many[Many[int]]
-PREFILL_CHUNK = 2048  # tokens of a prompt that are read at once: no mask is longer, and a window lets go in between
+# tokens of a prompt that are read at once: no mask is longer, and a window lets go in between
+PREFILL_CHUNK = 2048
 NAN_LOGITS = "the model's scores are not numbers; its training diverged"
 
 
 class DecodingSession:
-    """A batch that is being decoded. Tokens that were read stay in the cache; rows may be dropped, repeated and reordered."""
+    """A batch that is being decoded. Tokens that were read stay in the cache; rows may be dropped,
+    repeated and reordered.
+    """
 
     def __init__(
         self, model: Model, batch: int, capacity: int, memory: HiddenStates | None = None
@@ -82,8 +85,8 @@ class DecodingSession:
 def open_session(
     model: Model, inputs: TokenRows, decoder_inputs: TokenRows | None, max_new_tokens: int
 ) -> tuple[DecodingSession, list[list[int]]]:
-    """Open a session with room for `max_new_tokens` more tokens. An encoder-decoder encodes `inputs`, and its decoder starts with
-    `decoder_inputs`; a decoder starts with `inputs`.
+    """Open a session with room for `max_new_tokens` more tokens. An encoder-decoder encodes
+    `inputs`, and its decoder starts with `decoder_inputs`; a decoder starts with `inputs`.
 
     Returns:
         The session, and the tokens that the decoder reads first.
@@ -112,14 +115,17 @@ def open_session(
         if not is_memory_error(error):
             raise
         raise ValueError(
-            f"max_new_tokens = {max_new_tokens:,}: keys and values of so many tokens do not fit into memory "
+            f"max_new_tokens = {max_new_tokens:,}: keys and values of so many tokens do not fit "
+            "into memory "
             f"for {count_of(len(inputs), 'prompt')}; give fewer tokens, or a smaller batch"
         ) from None
     return session, [list(row) for row in inputs]
 
 
 def is_memory_error(error: Exception) -> bool:
-    """Return whether memory ran out, or a size is beyond 64 bits: on the CPU torch has no type of error for either."""
+    """Return whether memory ran out, or a size is beyond 64 bits: on the CPU torch has no type of
+    error for either.
+    """
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return bool(re.search("allocate memory|out of memory|overflow", str(error), re.IGNORECASE))
@@ -128,14 +134,18 @@ def is_memory_error(error: Exception) -> bool:
 def prefill(
     model: Model, inputs: TokenRows, decoder_inputs: TokenRows | None, max_new_tokens: int
 ) -> tuple[DecodingSession, Tensor, list[list[int]]]:
-    """Open a session and read all prompts in one forward pass. Also returns the logits of the next token of each row, (B, V)."""
+    """Open a session and read all prompts in one forward pass. Also returns the logits of the next
+    token of each row, (B, V).
+    """
     session, prompts = open_session(model, inputs, decoder_inputs, max_new_tokens)
     padded = pad_rows(prompts, model.token_embedding_VD.device, left=True)
     return session, session(*padded)[:, -1], prompts
 
 
 def pad_rows(rows: TokenRows, device: torch.device, left: bool) -> tuple[Tensor, Tensor | None]:
-    """Pad rows to one length; the attention mask is None where nothing is padded. Padding on the left aligns the last tokens of all rows."""
+    """Pad rows to one length; the attention mask is None where nothing is padded. Padding on the
+    left aligns the last tokens of all rows.
+    """
     lengths = [len(row) for row in rows]
     side = max(lengths)
     if min(lengths) == side:
@@ -152,7 +162,8 @@ def decoder_start(model: Model) -> int:
     start = model.spec.special_tokens.decoder_start
     if start is None:
         raise ValueError(
-            "the model does not say what its decoder reads first (special_tokens.decoder_start); give decoder_inputs"
+            "the model does not say what its decoder reads first (special_tokens.decoder_start); "
+            "give decoder_inputs"
         )
     return start
 
@@ -161,11 +172,13 @@ def check_prompts(model: Model, rows: TokenRows, max_new_tokens: int) -> None:
     """Raise ValueError for a model that cannot generate, or a prompt that it cannot read."""
     if model.decoder is None:
         raise ValueError(
-            "this model is an encoder and cannot generate text; use weft fill for masked tokens, or weft classify, tag, answer or embed"
+            "this model is an encoder and cannot generate text; use weft fill for masked tokens, "
+            "or weft classify, tag, answer or embed"
         )
     if not isinstance(model.spec.head, S.LMHead):
         raise ValueError(
-            f"this model has no decoder with a vocabulary: its head is {type(model.spec.head).__name__}"
+            "this model has no decoder with a vocabulary: its head is "
+            f"{type(model.spec.head).__name__}"
         )
     if model.training:
         raise ValueError(
@@ -202,8 +215,10 @@ def per_row_limits(max_new_tokens: int | Many[int], rows: int) -> list[int]:
 def batch_by_length(
     lengths: Many[int], limits: Many[int], size: int, count: int | None
 ) -> Iterator[list[int]]:
-    """Yield batches of up to `size` rows of similar length. The longest prompt and the longest answer of a batch fit into `count`
-    positions, so that the limit of a row does not depend on its batch."""
+    """Yield batches of up to `size` rows of similar length. The longest prompt and the longest
+    answer of a batch fit into `count` positions, so that the limit of a row does not depend on its
+    batch.
+    """
     group: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if len(group) == size or (
@@ -220,6 +235,7 @@ def check_length(model: Model, length: int, max_new_tokens: int) -> None:
     count = max_positions(model)
     if count is not None and length + max_new_tokens > count:
         raise ValueError(
-            f"a prompt of {length} tokens and {max_new_tokens} more are over the model's {count} positions; "
+            f"a prompt of {length} tokens and {max_new_tokens} more are over the model's {count} "
+            "positions; "
             f"{max(count - length, 0)} more fit; shorten the prompt or --max-new-tokens"
         )

@@ -1,5 +1,7 @@
-"""Speculative decoding: a draft model proposes tokens, the target model scores all of them in one forward pass and accepts a prefix.
-The accepted tokens are distributed as the target model's own (Leviathan et al. 2023, arXiv:2211.17192, algorithm 1)."""
+"""Speculative decoding: a draft model proposes tokens, the target model scores all of them in one
+forward pass and accepts a prefix. The accepted tokens are distributed as the target model's own
+(Leviathan et al. 2023, arXiv:2211.17192, algorithm 1).
+"""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -33,11 +35,13 @@ def speculative_generate(
     until: StopCondition | None = None,
     draft_length: int = 4,
 ) -> list[GeneratedTokens]:
-    """Generate as `decoding.generate` does, one row at a time, with `draft_length` proposed tokens per forward pass; greedy decoding
-    gives the same tokens."""
+    """Generate as `decoding.generate` does, one row at a time, with `draft_length` proposed tokens
+    per forward pass; greedy decoding gives the same tokens.
+    """
     if model.spec.vocab_size != draft_model.spec.vocab_size:
         raise ValueError(
-            f"the draft has a vocabulary of {draft_model.spec.vocab_size}, the model of {model.spec.vocab_size}; "
+            f"the draft has a vocabulary of {draft_model.spec.vocab_size}, the model of "
+            f"{model.spec.vocab_size}; "
             "both must read the same tokens"
         )
     if (model.encoder is None) != (draft_model.encoder is None):
@@ -81,7 +85,9 @@ def speculative_steps(
     seed: int,
     draft_length: int,
 ) -> Iterator[tuple[int, float]]:
-    """Yield the tokens of one row and their log-probabilities. Neither cache holds the last token yet."""
+    """Yield the tokens of one row and their log-probabilities. Neither cache holds the last token
+    yet.
+    """
     target, (prompt,) = open_session(model, inputs, decoder_inputs, max_new_tokens)
     draft, _ = open_session(draft_model, inputs, decoder_inputs, max_new_tokens)
     device = model.token_embedding_VD.device
@@ -142,7 +148,9 @@ def draft_tokens(
     step: int,
     count: int,
 ) -> tuple[list[int], list[Tensor]]:
-    """Return the tokens that the draft model proposes, and the distribution that each is sampled from."""
+    """Return the tokens that the draft model proposes, and the distribution that each is sampled
+    from.
+    """
     proposed: list[int] = []
     q_LV: list[Tensor] = []
     for i in range(count):
@@ -181,8 +189,10 @@ def accept_draft(
     seed: int,
     step: int,
 ) -> tuple[int, int]:
-    """Return how many proposed tokens are accepted, and the token after them. A token x is accepted with probability
-    min(1, p(x) / q(x)); the first rejected one is sampled again from max(0, p - q), normalised."""
+    """Return how many proposed tokens are accepted, and the token after them. A token x is accepted
+    with probability min(1, p(x) / q(x)); the first rejected one is sampled again from max(0, p -
+    q), normalised.
+    """
     if sampling.temperature == 0:
         best = logits_LV.argmax(-1).tolist()
         accepted_count = next(

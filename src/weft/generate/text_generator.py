@@ -47,7 +47,9 @@ SMALL = 5_000_000  # parameters of a model that one thread decodes fastest
 
 
 def use_one_thread_if_small(model: Model) -> None:
-    """Decode a small model with one thread: several would wait for each other longer than they compute."""
+    """Decode a small model with one thread: several would wait for each other longer than they
+    compute.
+    """
     if sum(p.numel() for p in model.parameters()) < SMALL:
         torch.set_num_threads(1)
 
@@ -74,7 +76,9 @@ class TextGenerator:
         return end if isinstance(end, tuple) else (end,)
 
     def special_frame(self) -> tuple[list[int], list[int]]:
-        """Return the special tokens around a text: those of the run's task, else those of tokenizer.json."""
+        """Return the special tokens around a text: those of the run's task, else those of
+        tokenizer.json.
+        """
         frame = None if self.task is None else self.task.source_frame()
         if frame is not None:
             before, after = ([self.special_token_id(name) for name in side] for side in frame)
@@ -85,7 +89,9 @@ class TextGenerator:
         return (before, after) if before or after else ([], [self.special_token_id("eos")])
 
     def start(self) -> int:
-        """Return the token that the decoder starts with: that of the spec, else of the task, else of the family."""
+        """Return the token that the decoder starts with: that of the spec, else of the task, else
+        of the family.
+        """
         if self.model.spec.special_tokens.decoder_start is not None:
             return self.model.spec.special_tokens.decoder_start
         if self.task is not None:
@@ -114,12 +120,15 @@ class TextGenerator:
         ids = self.encode_with_frame(self.fill_template(text))
         if not ids:
             raise ValueError(
-                "the prompt is empty, and the model has no token to begin with; give a text to go on from"
+                "the prompt is empty, and the model has no token to begin with; give a text to go "
+                "on from"
             )
         return ids
 
     def max_new_tokens(self, prompt: list[int], max_new_tokens: int | None, default: int) -> int:
-        """Return how many tokens may follow a prompt: `max_new_tokens`, which must fit, else the default or as many as fit."""
+        """Return how many tokens may follow a prompt: `max_new_tokens`, which must fit, else the
+        default or as many as fit.
+        """
         if max_new_tokens is not None:
             per_row_limits(max_new_tokens, 1)
         count = max_positions(self.model)
@@ -137,7 +146,8 @@ class TextGenerator:
         limit = positions.max_length if isinstance(positions, S.InputPositions) else None
         if self.model.encoder is not None and limit is not None and len(ids) > limit:
             raise ValueError(
-                f"a text of {len(ids)} tokens is over the model's {limit} positions; give a shorter one"
+                f"a text of {len(ids)} tokens is over the model's {limit} positions; give a "
+                "shorter one"
             )
         return ids
 
@@ -189,8 +199,10 @@ class TextGenerator:
         batch_size: int = 32,
         progress: Progress | None = None,
     ) -> list[list[Generation]]:
-        """Generate `samples` answers to each prompt, with the seeds seed, seed + 1, …, of at most `max_new_tokens` tokens (one number, or one
-        per prompt). Prompts of similar length share a batch."""
+        """Generate `samples` answers to each prompt, with the seeds seed, seed + 1, …, of at most
+        `max_new_tokens` tokens (one number, or one per prompt). Prompts of similar length share a
+        batch.
+        """
         ids = [
             self.encode_prompt(prompt) if isinstance(prompt, str) else prompt for prompt in prompts
         ]

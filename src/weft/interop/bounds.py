@@ -12,13 +12,16 @@ HEADER_LENGTH_BYTES = 8  # bytes that say how long the header is
 
 
 def check_header(path: Path) -> None:
-    """ValueError for a safetensors header that is longer than the file, or lists too many tensors, before it is parsed."""
+    """ValueError for a safetensors header that is longer than the file, or lists too many tensors,
+    before it is parsed.
+    """
     size = path.stat().st_size
     with open(path, "rb") as file:
         claimed = int.from_bytes(file.read(HEADER_LENGTH_BYTES), "little")
         if claimed > min(size - HEADER_LENGTH_BYTES, MAX_TABLE_BYTES):
             raise ValueError(
-                f"{path} cannot be read: its header claims {claimed:,} bytes of a file of {size:,}; "
+                f"{path} cannot be read: its header claims {claimed:,} bytes of a file of "
+                f"{size:,}; "
                 f"headers have at most {MAX_TABLE_BYTES:,}"
             )
         count = file.read(claimed).count(b'"data_offsets"')
@@ -29,7 +32,9 @@ def check_header(path: Path) -> None:
 
 
 def check_parameters(folder: Path, spec: S.Spec, stored: int, new_parts: set[str]) -> None:
-    """ValueError for a description of more parameters than the weight files have bytes: none is stored in less than one."""
+    """ValueError for a description of more parameters than the weight files have bytes: none is
+    stored in less than one.
+    """
     apart = {"head"} <= new_parts
     try:
         claimed = (
@@ -39,5 +44,6 @@ def check_parameters(folder: Path, spec: S.Spec, stored: int, new_parts: set[str
         claimed = spec.parameter_count()
     if claimed > stored and new_parts <= {"head"}:
         raise ValueError(
-            f"{folder}: the model is described with {claimed:,} parameters, but its weight files hold only {stored:,} bytes"
+            f"{folder}: the model is described with {claimed:,} parameters, but its weight files "
+            f"hold only {stored:,} bytes"
         )

@@ -1,5 +1,6 @@
-"""Reading model folders, of a published layout or Weft's own. Safetensors and JSON only; nothing is unpickled, nothing outside the
-folder is named."""
+"""Reading model folders, of a published layout or Weft's own. Safetensors and JSON only; nothing is
+unpickled, nothing outside the folder is named.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -38,9 +39,11 @@ def load(
     dtype: torch.dtype | None = torch.float32,
     seed: int = 0,
 ) -> Model:
-    """The model of a folder or hub name, in Hugging Face's layout or ours. `head` puts on another head, given or
-    named as a published class ("BertForSequenceClassification", two classes);
-    `new_parts` names the parts that may be initialised instead of loaded, such as {"head"}; dtype None keeps that of the file."""
+    """The model of a folder or hub name, in Hugging Face's layout or ours. `head` puts on another
+    head, given or named as a published class ("BertForSequenceClassification", two classes);
+    `new_parts` names the parts that may be initialised instead of loaded, such as {"head"}; dtype
+    None keeps that of the file.
+    """
     initialised_parts = {new_parts} if isinstance(new_parts, str) else set(new_parts)
     with open_folder(where, head, initialised_parts) as (folder, family, spec, foreign):
         model = fill_model(
@@ -100,8 +103,9 @@ class FolderWeights(NamedTuple):
 def open_weights(
     where: str | Path, dtype: torch.dtype | None = torch.float32
 ) -> Iterator[FolderWeights]:
-    """The model of a folder or hub name on the meta device, and its weights, read slice by slice: the model is never whole in memory.
-    dtype None keeps that of the file."""
+    """The model of a folder or hub name on the meta device, and its weights, read slice by slice:
+    the model is never whole in memory. dtype None keeps that of the file.
+    """
     with open_folder(where, None, set()) as (folder, family, spec, foreign):
         dtype = dtype or dtype_of(foreign, family)
         model = build_on_meta(spec).to(dtype)
@@ -142,7 +146,9 @@ def check_tensor(folder: Path, name: str, stored: Sequence[int], shape: torch.Si
 
 
 def dtype_of(foreign: ForeignTensors, family: Family | None) -> torch.dtype:
-    """What a file's numbers are stored in; float32 where a row works on them, so that the way back gives the same."""
+    """What a file's numbers are stored in; float32 where a row works on them, so that the way back
+    gives the same.
+    """
     if family is not None and any(
         isinstance(row, WeightRow) and row.transform == "less_one" for row in family.table
     ):
@@ -171,7 +177,8 @@ def fill_model(
     unknown = [f for f in new_parts if not any(is_new(n, {f}) for n in state)]
     if unknown:
         raise ValueError(
-            f"new_parts={set(unknown)}: the model has no such part; it has {', '.join(sorted({n.split('.')[0] for n in state}))}"
+            f"new_parts={set(unknown)}: the model has no such part; it has "
+            f"{', '.join(sorted({n.split('.')[0] for n in state}))}"
         )
     with torch.no_grad():
         if family is None:
@@ -186,7 +193,8 @@ def fill_model(
         for name, tensor in pairs:
             if tensor.shape != state[name].shape or not tensor.is_floating_point():
                 raise ValueError(
-                    f"{folder}: {name} is {tuple(tensor.shape)} of {tensor.dtype}, not {tuple(state[name].shape)} of floats"
+                    f"{folder}: {name} is {tuple(tensor.shape)} of {tensor.dtype}, not "
+                    f"{tuple(state[name].shape)} of floats"
                 )
             state[name].copy_(tensor)
         initialise_weights(model, spec, seed, {name for name in state if is_new(name, new_parts)})
@@ -194,7 +202,9 @@ def fill_model(
 
 
 def untie_if_separate(family: Family, spec: S.Spec, foreign: ForeignTensors) -> S.Spec:
-    """Whether a head is tied, the tensors decide: a config may say it is where the file holds another table (T5 v1.1)."""
+    """Whether a head is tied, the tensors decide: a config may say it is where the file holds
+    another table (T5 v1.1).
+    """
     if not isinstance(spec.head, S.LMHead) or not spec.head.tied:
         return spec
     rows = {

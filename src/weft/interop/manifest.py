@@ -1,4 +1,6 @@
-"""The SHA-256 of every file of a model folder in our own layout: one that is not as it was written is found before it is used."""
+"""The SHA-256 of every file of a model folder in our own layout: one that is not as it was written
+is found before it is used.
+"""
 
 import shutil
 from pathlib import Path
@@ -38,8 +40,10 @@ def write_manifest(folder: Path) -> None:
 
 
 def publish_folder(new: Path, folder: Path) -> set[Path]:
-    """All files of a new folder in the place of an older one's, on the disk, weights as readable as any file that is made here.
-    The manifest goes first: of what is broken off between two files, it tells."""
+    """All files of a new folder in the place of an older one's, on the disk, weights as readable as
+    any file that is made here. The manifest goes first: of what is broken off between two files, it
+    tells.
+    """
     files = sorted(
         (path.relative_to(new) for path in new.rglob("*") if path.is_file()),
         key=lambda file: file.name != MANIFEST_FILE,
@@ -64,7 +68,10 @@ def find_damage(folder: Path) -> str | None:
     try:
         files = unseal_json((folder / MANIFEST_FILE).read_text("utf-8")).get("files")
     except (ValueError, OSError) as error:
-        return f"{folder / MANIFEST_FILE} is damaged: {error if isinstance(error, DamagedFile) else 'not JSON'}"
+        return (
+            f"{folder / MANIFEST_FILE} is damaged: "
+            f"{error if isinstance(error, DamagedFile) else 'not JSON'}"
+        )
     if not isinstance(files, dict) or any(
         Path(name).is_absolute() or ".." in Path(name).parts for name in files
     ):
@@ -82,14 +89,17 @@ def find_damage(folder: Path) -> str | None:
 
 
 def verify_manifest(folder: Path) -> None:
-    """ValueError for a file of ours that is not as it was written; a folder without a manifest is somebody else's."""
+    """ValueError for a file of ours that is not as it was written; a folder without a manifest is
+    somebody else's.
+    """
     if (
         (folder / SPEC_FILE).exists()
         and (folder / MANIFEST_FILE).exists()
         and (wrong := find_damage(folder))
     ):
         raise ValueError(
-            f"{wrong}; make the folder again, that of a run with weft resume RUN; if you changed the file yourself, "
+            f"{wrong}; make the folder again, that of a run with weft resume RUN; if you changed "
+            "the file yourself, "
             f"delete {MANIFEST_FILE}"
         )
 
@@ -102,7 +112,9 @@ def write_finished(run: Path) -> None:
 
 
 def read_finished(run: Path) -> dict[str, Any]:
-    """Return what `write_finished` recorded; nothing of an unfinished run, or if the record is damaged."""
+    """Return what `write_finished` recorded; nothing of an unfinished run, or if the record is
+    damaged.
+    """
     try:
         return unseal_json((run / FINISHED_FILE).read_text("utf-8"))
     except (ValueError, OSError):
@@ -110,16 +122,20 @@ def read_finished(run: Path) -> dict[str, Any]:
 
 
 def model_of_run(run: Path) -> Path | None:
-    """Return the model folder of a run; None for a run without one, and for one that has checkpoints and is not finished: its newest
-    checkpoint counts, and a model beside it is an earlier one, or that of somebody else."""
+    """Return the model folder of a run; None for a run without one, and for one that has
+    checkpoints and is not finished: its newest checkpoint counts, and a model beside it is an
+    earlier one, or that of somebody else.
+    """
     model = run / "model"
     goes_on = not (run / CURVE).exists() and any((run / "checkpoints").glob("step-*"))
     return None if goes_on or not model.is_dir() else model
 
 
 def check_model_of_run(folder: Path) -> None:
-    """Raise ValueError if the folder `model` of a finished run holds another model than the run wrote. One that the user changed, and
-    whose manifest they deleted, is allowed; a damaged one is found by its manifest."""
+    """Raise ValueError if the folder `model` of a finished run holds another model than the run
+    wrote. One that the user changed, and whose manifest they deleted, is allowed; a damaged one is
+    found by its manifest.
+    """
     recorded = read_finished(folder.parent).get("model") if folder.name == "model" else None
     if recorded is None or not folder.is_dir():
         return
@@ -130,7 +146,8 @@ def check_model_of_run(folder: Path) -> None:
         foreign = not (folder / SPEC_FILE).exists() and any(folder.iterdir())
     if foreign:
         raise ValueError(
-            f"{folder} is not the model that this run wrote; move it to another place, then make the run's own again with "
+            f"{folder} is not the model that this run wrote; move it to another place, then make "
+            "the run's own again with "
             f"weft resume {folder.parent}, or with the same weft tune command if that made it"
         )
 

@@ -1,4 +1,6 @@
-"""Writing model folders: the published layout of a family, or Weft's own. Safetensors and JSON only."""
+"""Writing model folders: the published layout of a family, or Weft's own. Safetensors and JSON
+only.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -39,8 +41,10 @@ SHARD = 5_000_000_000  # bytes of a file
 
 
 def read_as_saved(model: Model, weights: Callable[[str], Tensor]) -> None:
-    """Read the tensors of a model in the order in which `save(model, …, to="weft", weights=weights)` does: what other ranks do meanwhile,
-    where `weights` gathers from all."""
+    """Read the tensors of a model in the order in which
+    `save(model, …, to="weft", weights=weights)` does: what other ranks do meanwhile, where
+    `weights` gathers from all.
+    """
     for names in plan_files(model.state_dict(), SHARD):
         for name in names:
             weights(name)
@@ -57,14 +61,16 @@ def save(
     chat_template: ChatTemplate | None = None,
     weights: Callable[[str], Tensor] | None = None,
 ) -> Path:
-    """Write a model as safetensors with its configuration and a manifest of SHA-256s. Tensors are written one at a time.
+    """Write a model as safetensors with its configuration and a manifest of SHA-256s. Tensors are
+    written one at a time.
 
     Args:
         model: the model; of what `weft.open` returns, its `model`.
         folder: a new or an empty folder.
         to: "hf" for the published layout of its family, "weft" for our own names.
         shard: the maximum number of bytes per file of weights.
-        tokenizer: the text of its tokenizer.json (default: that of the folder that the model was loaded from).
+        tokenizer: the text of its tokenizer.json (default: that of the folder that the model was
+            loaded from).
         transforms: what it sees of an image in evaluation (default: those of that folder).
         chat_template: how its conversations are written (default: that of that folder).
         weights: reads a tensor by name, for a model on the meta device.
@@ -77,7 +83,8 @@ def save(
     """
     if not isinstance(model, Model):
         raise ValueError(
-            f"save takes a model, such as weft.load(…) or weft.open(…).model, not {type(model).__name__}"
+            "save takes a model, such as weft.load(…) or weft.open(…).model, not "
+            f"{type(model).__name__}"
         )
     if to not in ("hf", "weft"):
         raise ValueError(f"to={to!r}; give 'hf' or 'weft'")
@@ -129,7 +136,9 @@ def write_companions(
     transforms: Sequence[Transform] | None,
     chat_template: ChatTemplate | None,
 ) -> None:
-    """Write the files beside the weights: those of the folder that the model was loaded from, and those that are given."""
+    """Write the files beside the weights: those of the folder that the model was loaded from, and
+    those that are given.
+    """
     if model.origin is not None:
         copy_companion_files(model.origin, new, spec)
     if tokenizer is not None:
@@ -154,7 +163,9 @@ def remove_stale(folder: Path, written: set[Path]) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """The folder, made with its parents where they are missing; after an error those that are still empty are gone again."""
+    """The folder, made with its parents where they are missing; after an error those that are still
+    empty are gone again.
+    """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -167,7 +178,9 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 
 def merged_config(family: Family, spec: S.Spec, model: Model) -> dict[str, Any]:
-    """Return config.json: the fields of the original beside those of the spec, but never one that runs code."""
+    """Return config.json: the fields of the original beside those of the spec, but never one that
+    runs code.
+    """
     origin_config = (
         read_json_object(model.origin, CONFIG_FILE)
         if model.origin is not None and find_file(model.origin, CONFIG_FILE)

@@ -1,4 +1,6 @@
-"""The tensors of a folder's files, under the names that they have there; each is read when it is asked for."""
+"""The tensors of a folder's files, under the names that they have there; each is read when it is
+asked for.
+"""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +21,9 @@ from .tensor_files import INDEX, WEIGHTS
 
 
 def read_tensors(folder: Path, open_files: ExitStack, under: str = "") -> ForeignTensors:
-    """One file, or shards named by an index; only siblings of the index are opened. `under`: those of a folder inside, as "2_Dense/"."""
+    """One file, or shards named by an index; only siblings of the index are opened. `under`: those
+    of a folder inside, as "2_Dense/".
+    """
     index = read_index(folder, under)
     paths = {
         file: find_file(folder, under + file)
@@ -35,7 +39,8 @@ def read_tensors(folder: Path, open_files: ExitStack, under: str = "") -> Foreig
     lost = sorted(set(index or ()) - set(where))
     if lost:
         raise ValueError(
-            f"{folder / under / INDEX} names tensors that its files do not hold: {', '.join(lost[:12])}"
+            f"{folder / under / INDEX} names tensors that its files do not hold: "
+            f"{', '.join(lost[:12])}"
         )
 
     def get(name: str, slices: tuple[slice, ...] | None = None) -> Tensor:
@@ -76,7 +81,8 @@ def read_index(folder: Path, under: str) -> dict[str, str] | None:
                 or not file.endswith(".safetensors")
             ):
                 raise ValueError(
-                    f"{folder / under / INDEX} names {file!r}; only .safetensors files beside it may be named"
+                    f"{folder / under / INDEX} names {file!r}; only .safetensors files beside it "
+                    "may be named"
                 )
         assert isinstance(index, dict)
         return index
@@ -94,7 +100,9 @@ def read_index(folder: Path, under: str) -> dict[str, str] | None:
 def with_cross_encoder_map(
     foreign: ForeignTensors, family: Family, spec: S.Spec, folder: Path, open_files: ExitStack
 ) -> ForeignTensors:
-    """A CrossEncoder's linear map, which lies in a folder of its own, under the name that the family's table has for it."""
+    """A CrossEncoder's linear map, which lies in a folder of its own, under the name that the
+    family's table has for it.
+    """
     modules = (
         read_modules(folder)
         if not any("classifier" in name or "score" in name for name in foreign.names)

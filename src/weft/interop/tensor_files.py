@@ -1,4 +1,6 @@
-"""Safetensors files that are written one tensor at a time: memory for the largest tensor is enough, however large the model is."""
+"""Safetensors files that are written one tensor at a time: memory for the largest tensor is enough,
+however large the model is.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,7 +13,8 @@ from torch import Tensor
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 ALIGNMENT = 8  # of the first tensor, in bytes from the beginning of the file
-# in the order in which the safetensors library writes them: wide types first, so that every tensor is aligned
+# in the order in which the safetensors library writes them: wide types first, so that every tensor
+# is aligned
 DTYPES = {
     torch.int64: "I64",
     torch.float64: "F64",
@@ -28,7 +31,9 @@ TYPE_ORDER = {dtype: place for place, dtype in enumerate(DTYPES)}
 
 
 class LazyTensors(NamedTuple):
-    """Tensors that are read one at a time: their names, shapes and types, on any device, and a function that returns one of them."""
+    """Tensors that are read one at a time: their names, shapes and types, on any device, and a
+    function that returns one of them.
+    """
 
     like: Mapping[str, Tensor]
     read: Callable[[str], Tensor]
@@ -39,7 +44,9 @@ def in_memory(tensors: Mapping[str, Tensor]) -> LazyTensors:
 
 
 def plan_files(like: Mapping[str, Tensor], shard: int) -> list[list[str]]:
-    """Return the names of the tensors of each file, of at most `shard` bytes unless a single tensor has more."""
+    """Return the names of the tensors of each file, of at most `shard` bytes unless a single tensor
+    has more.
+    """
     files: list[list[str]] = [[]]
     room = shard
     for name, tensor in like.items():
@@ -79,7 +86,8 @@ def write_tensor_file(path: Path, names: list[str], tensors: LazyTensors) -> Non
         like = tensors.like[name]
         if like.dtype not in DTYPES:
             raise ValueError(
-                f"{name} is {like.dtype}, which Weft does not write; convert the model to float32 or bfloat16"
+                f"{name} is {like.dtype}, which Weft does not write; convert the model to float32 "
+                "or bfloat16"
             )
         begin = end
         end = end + like.nbytes

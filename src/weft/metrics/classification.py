@@ -1,5 +1,6 @@
-"""Metrics of classification: accuracy, F1, Matthews' correlation (Matthews 1975; for many classes, Gorodkin 2004), accuracy of multiple
-choice."""
+"""Metrics of classification: accuracy, F1, Matthews' correlation (Matthews 1975; for many classes,
+Gorodkin 2004), accuracy of multiple choice.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -47,7 +48,9 @@ def macro_f1(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
 def class_f1(
     predictions: Sequence[Any], references: Sequence[Any], labels: Sequence[Any] | None = None
 ) -> Scores:
-    """For two classes, the F1 of the second, which is the positive one; for more, the mean over them (macro F1)."""
+    """For two classes, the F1 of the second, which is the positive one; for more, the mean over
+    them (macro F1).
+    """
     check_pairs(predictions, references)
     labels = sorted({*predictions, *references}) if labels is None else labels
     ((_, value),) = (
@@ -91,8 +94,10 @@ def multiple_choice_accuracy(
     references: Sequence[int],
     lengths: Sequence[Sequence[int]] | None = None,
 ) -> Scores:
-    """Yield how often the right ending scores highest, the first of equal ones; with `lengths`, also with each score divided by the
-    length of its ending (Brown et al. 2020, arXiv:2005.14165, section 2.4)."""
+    """Yield how often the right ending scores highest, the first of equal ones; with `lengths`,
+    also with each score divided by the length of its ending (Brown et al. 2020, arXiv:2005.14165,
+    section 2.4).
+    """
     check_pairs(scores, references)
     yield from accuracy(
         [ending_scores.index(max(ending_scores)) for ending_scores in scores], references

@@ -1,4 +1,6 @@
-"""Average precision of boxes, as COCO defines it (Lin et al. 2014, arXiv:1405.0312; cocodataset.org/#detection-eval)."""
+"""Average precision of boxes, as COCO defines it (Lin et al. 2014, arXiv:1405.0312;
+cocodataset.org/#detection-eval).
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,8 +16,9 @@ Box = Sequence[float]
 def detection_metrics(
     predictions: Sequence[Sequence[Box]], references: Sequence[Sequence[Box]]
 ) -> Iterator[tuple[str, float]]:
-    """Yield AP over IoU .50 to .95, at .50 and .75, and by the area of the objects where there are any of it. An area is width times
-    height; crowds, which COCO's own files have, are not read, so that figures on them differ a little from the published ones.
+    """Yield AP over IoU .50 to .95, at .50 and .75, and by the area of the objects where there are
+    any of it. An area is width times height; crowds, which COCO's own files have, are not read, so
+    that figures on them differ a little from the published ones.
 
     Args:
         predictions: per image its boxes: class, score, x, y, width, height.

@@ -1,4 +1,6 @@
-"""Metrics of entities: type, first and last word must be right (Tjong Kim Sang and De Meulder 2003, CoNLL-2003, section 2.3)."""
+"""Metrics of entities: type, first and last word must be right (Tjong Kim Sang and De Meulder 2003,
+CoNLL-2003, section 2.3).
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,8 +25,9 @@ def outside_tag(labels: Sequence[str]) -> str:
 
 
 def find_entities(tags: Sequence[str]) -> list[Entity]:
-    """Return the entities of IOB1, IOB2 or IOBES tags, read as conlleval does: a tag continues the entity before it if that is open and
-    of the same kind, and the tag does not start one."""
+    """Return the entities of IOB1, IOB2 or IOBES tags, read as conlleval does: a tag continues the
+    entity before it if that is open and of the same kind, and the tag does not start one.
+    """
     entities: list[Entity] = []
     before = "O"
     kind = ""

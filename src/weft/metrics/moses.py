@@ -1,6 +1,7 @@
-"""The Moses tokenizer: splits words and punctuation (Koehn et al. 2007, "Moses: Open Source Toolkit for Statistical Machine
-Translation"), with the rules of English and German, and the apostrophe of French and Italian. Hyphens stay, and nothing is escaped: a
-quote stays a quote."""
+"""The Moses tokenizer: splits words and punctuation (Koehn et al. 2007, "Moses: Open Source Toolkit
+for Statistical Machine Translation"), with the rules of English and German, and the apostrophe of
+French and Italian. Hyphens stay, and nothing is escaped: a quote stays a quote.
+"""
 
 import re
 from string import ascii_lowercase, ascii_uppercase

@@ -8,8 +8,9 @@ from .rows import check_pairs
 
 
 def perplexity(surprises: Sequence[float], size: int | None = None) -> Scores:
-    """Yield loss and perplexity. `surprises` are the negative log-probabilities of the tokens, in nats; `size` is the text's size in
-    UTF-8 bytes."""
+    """Yield loss and perplexity. `surprises` are the negative log-probabilities of the tokens, in
+    nats; `size` is the text's size in UTF-8 bytes.
+    """
     if not surprises:
         raise ValueError("no token is scored; give more text")
     total = sum(surprises)
@@ -32,8 +33,10 @@ PERPLEXITY = FunctionMetric("perplexity", token_perplexity, greater_is_better=Fa
 
 
 def evaluation_windows(tokens: int, length: int, stride: int) -> Iterator[tuple[int, int, int]]:
-    """Yield windows over a text of `tokens`: where each starts, where it stops, and from where on its tokens are new. Every token but
-    the first is scored once, after the first window with at least `length` - `stride` tokens before it."""
+    """Yield windows over a text of `tokens`: where each starts, where it stops, and from where on
+    its tokens are new. Every token but the first is scored once, after the first window with at
+    least `length` - `stride` tokens before it.
+    """
     if not 0 < stride <= length:
         raise ValueError(f"stride = {stride}: it must be 1 to {length}, the length of a window")
     start = 0

@@ -7,5 +7,6 @@ def check_pairs(predictions: Sized, references: Sized, what: str = "predictions"
     """ValueError unless there is one prediction per reference, and at least one."""
     if len(predictions) != len(references) or not len(references):
         raise ValueError(
-            f"{len(predictions)} {what} and {len(references)} references; give one of each, and at least one"
+            f"{len(predictions)} {what} and {len(references)} references; give one of each, and at "
+            "least one"
         )

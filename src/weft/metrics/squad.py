@@ -1,4 +1,6 @@
-"""Metrics of SQuAD (1.1: Rajpurkar et al. 2016, arXiv:1606.05250, section 6.1; 2.0: 2018, arXiv:1806.03822, section 4.3)."""
+"""Metrics of SQuAD (1.1: Rajpurkar et al. 2016, arXiv:1606.05250, section 6.1; 2.0: 2018,
+arXiv:1806.03822, section 4.3).
+"""
 
 import re
 from collections import Counter
@@ -45,7 +47,9 @@ def token_f1(predictions: str, references: str) -> float:
 
 
 def exact(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Scores:
-    """The percentage of answers that equal one of the references; without a reference, the empty answer is right."""
+    """The percentage of answers that equal one of the references; without a reference, the empty
+    answer is right.
+    """
     check_pairs(predictions, references)
     yield (
         "exact_match",
@@ -64,8 +68,10 @@ def squad_metrics(
     references: Mapping[str, Sequence[str]],
     threshold: float = 0.0,
 ) -> Scores:
-    """Yield exact match and F1 in percent over all questions of `right`, each against its closest reference. If some questions have no
-    answer, the empty answer is given where no answer scores more than `threshold` better."""
+    """Yield exact match and F1 in percent over all questions of `right`, each against its closest
+    reference. If some questions have no answer, the empty answer is given where no answer scores
+    more than `threshold` better.
+    """
     if not references:
         raise ValueError("there is no question; give at least one")
     unanswerable = [i for i, answers in references.items() if not answers]
@@ -95,8 +101,9 @@ def squad_metrics(
 
 
 def best_over_answers(score: Score, predictions: str, answers: Sequence[str]) -> float:
-    """Return the best score over the references. References that are empty after normalisation do not count, unless all are; without
-    any, the empty answer is right."""
+    """Return the best score over the references. References that are empty after normalisation do
+    not count, unless all are; without any, the empty answer is right.
+    """
     return max(
         score(predictions, answer) for answer in [a for a in answers if normalise_answer(a)] or [""]
     )
@@ -112,8 +119,9 @@ def best_threshold(
     references: Mapping[str, Sequence[str]],
     score: Score,
 ) -> tuple[float, float]:
-    """Return the highest mean that any threshold gives, and the lowest such threshold: start with no answer everywhere, then give one
-    answer after another."""
+    """Return the highest mean that any threshold gives, and the lowest such threshold: start with
+    no answer everywhere, then give one answer after another.
+    """
     total = sum(not answers for answers in references.values()) * 1.0
     highest = total
     at = min(s.no_answer_margin for s in predictions.values()) - 1.0

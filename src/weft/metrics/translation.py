@@ -1,5 +1,6 @@
-"""Metrics of translation (BLEU: Papineni et al. 2002; chrF: Popović 2015), by sacrebleu (Post 2018, arXiv:1804.08771), each with its
-signature."""
+"""Metrics of translation (BLEU: Papineni et al. 2002; chrF: Popović 2015), by sacrebleu (Post 2018,
+arXiv:1804.08771), each with its signature.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -26,8 +27,9 @@ def bleu(
     lowercase: bool = False,
     tokenize: str = "13a",
 ) -> Scores:
-    """BLEU of plain text; `tokenize` is the tokenizer of sacrebleu. "none" is for text that is already tokenised, and the name then
-    says so."""
+    """BLEU of plain text; `tokenize` is the tokenizer of sacrebleu. "none" is for text that is
+    already tokenised, and the name then says so.
+    """
     words = ["lower-cased"] * lowercase + ["of tokenised text"] * (tokenize == "none")
     yield from score_with_signature(
         f"BLEU ({', '.join(words)})" if words else "BLEU",
@@ -43,8 +45,9 @@ def tokenised_bleu(
     language: str = "en",
     lowercase: bool = True,
 ) -> Scores:
-    """BLEU of plain text that is tokenised here. It is lower-cased first, as the texts of Multi30k are: a full stop before a lower-case
-    letter does not end a sentence."""
+    """BLEU of plain text that is tokenised here. It is lower-cased first, as the texts of Multi30k
+    are: a full stop before a lower-case letter does not end a sentence.
+    """
 
     def tokens(text: str) -> str:
         return " ".join(moses(text.lower() if lowercase else text, language))
@@ -74,8 +77,9 @@ def score_with_signature(
 def translation_metrics(
     hypotheses: Sequence[str], references: Sequence[str], language: str = "en"
 ) -> Scores:
-    """Yield the metrics of a translation, the one to compare with publications first; Moses's tokenised BLEU only for languages whose
-    abbreviations are known."""
+    """Yield the metrics of a translation, the one to compare with publications first; Moses's
+    tokenised BLEU only for languages whose abbreviations are known.
+    """
     yield from bleu(hypotheses, references)
     yield from chrf(hypotheses, references)
     if language in KEPT:

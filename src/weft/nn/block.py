@@ -13,7 +13,9 @@ from .layers.roles import with_scope
 
 
 class BranchLayer(nn.Module):
-    """x <- after(x * residual_scale + drop(layer_scale * out(inner(before(x))))): the only place that knows where a norm sits."""
+    """x <- after(x * residual_scale + drop(layer_scale * out(inner(before(x))))): the only place
+    that knows where a norm sits.
+    """
 
     def __init__(self, spec: S.Branch, width: int) -> None:
         super().__init__()

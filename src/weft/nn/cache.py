@@ -1,4 +1,6 @@
-"""The key-value cache of decoding: allocated once, each token computed once, a window stores no more than it attends to."""
+"""The key-value cache of decoding: allocated once, each token computed once, a window stores no
+more than it attends to.
+"""
 
 import torch
 from torch import Tensor
@@ -11,7 +13,9 @@ ROLLBACK_TOKENS = 32  # tokens that `forget` can take back where a window has le
 
 
 class CacheSlots:
-    """The tokens that blocks of one pattern store: all, or the window and as many again, so that they move rarely."""
+    """The tokens that blocks of one pattern store: all, or the window and as many again, so that
+    they move rarely.
+    """
 
     def __init__(self, pattern: S.Pattern, capacity: int) -> None:
         self.before = None if pattern.reach is None else pattern.reach + ROLLBACK_TOKENS
@@ -82,7 +86,9 @@ def shift_slots(held_BGMK: Tensor, slots: CacheSlots, end: int) -> Tensor:
 
 
 def gather_rows(held_BGMK: Tensor, row_B: Tensor, moved_B: Tensor, start: int, end: int) -> Tensor:
-    """Copy row `row_B[i]` to row i. Rows that stay in place cost nothing; before `start`, the others are already equal."""
+    """Copy row `row_B[i]` to row i. Rows that stay in place cost nothing; before `start`, the
+    others are already equal.
+    """
     if len(row_B) > len(held_BGMK):
         made_BGMK = held_BGMK.new_empty(len(row_B), *held_BGMK.shape[1:])
         made_BGMK[:, :, :end] = held_BGMK[row_B, :, :end]
@@ -94,7 +100,9 @@ def gather_rows(held_BGMK: Tensor, row_B: Tensor, moved_B: Tensor, start: int, e
 
 
 class KVCache:
-    """The cache of a decoder. Positions count the tokens of each row, so that a prompt may be padded on either side."""
+    """The cache of a decoder. Positions count the tokens of each row, so that a prompt may be
+    padded on either side.
+    """
 
     def __init__(
         self, spec: S.Spec, batch: int, capacity: int, dtype: torch.dtype, device: torch.device
@@ -108,7 +116,8 @@ class KVCache:
             assert isinstance(a, S.Attention)
             if a.pattern.looks_ahead:
                 raise ValueError(
-                    f"attention of pattern {type(a.pattern).__name__} cannot decode one token at a time"
+                    f"attention of pattern {type(a.pattern).__name__} cannot decode one token at a "
+                    "time"
                 )
             key, value, groups = head_dims(a, spec.width)
             slots = self.slots.setdefault(a.pattern, CacheSlots(a.pattern, capacity))
@@ -141,7 +150,8 @@ class KVCache:
         end = self.length + length
         if end > self.position_BM.shape[1]:
             raise ValueError(
-                f"the cache has room for {self.position_BM.shape[1]} tokens, not {end}; make a larger one"
+                f"the cache has room for {self.position_BM.shape[1]} tokens, not {end}; make a "
+                "larger one"
             )
         for slots in self.slots.values():
             slots.place(length, self.first_visible(slots.before) if slots.full(length) else 0)
@@ -176,7 +186,9 @@ class KVCache:
         return self.slots[pattern].begin
 
     def reorder(self, row_B: Tensor) -> None:
-        """Reorder the cache: row i continues from row `row_B[i]`; rows may leave. Beams that share a memory stay together and as many."""
+        """Reorder the cache: row i continues from row `row_B[i]`; rows may leave. Beams that share
+        a memory stay together and as many.
+        """
         sentence_B = None
         memory = self.blocks[0].memory
         if memory is not None:
@@ -194,7 +206,9 @@ class KVCache:
         )
 
     def gather_rows(self, row_B: Tensor, sentence_B: Tensor | None) -> None:
-        """Move rows; beams of one sentence differ in their last few tokens, so that only these are copied."""
+        """Move rows; beams of one sentence differ in their last few tokens, so that only these are
+        copied.
+        """
         row = row_B.cpu()
         place = torch.arange(len(row_B))
         moved = (row != place).nonzero()[:, 0]

@@ -1,5 +1,6 @@
-"""The decoder of a detector: object queries in parallel to vectors, one for each box (DETR, Carion et al. 2020, arXiv:2005.12872,
-section 3.2; DAB-DETR, Liu et al. 2022, arXiv:2201.12329, section 4)."""
+"""The decoder of a detector: object queries in parallel to vectors, one for each box (DETR, Carion
+et al. 2020, arXiv:2005.12872, section 3.2; DAB-DETR, Liu et al. 2022, arXiv:2201.12329, section 4).
+"""
 
 from dataclasses import replace
 
@@ -17,7 +18,9 @@ from .stack import StackLayer, cross_context
 
 
 class DetectionDecoder(StackLayer):
-    """A stack that decodes object queries. Anchors place the queries before each block, and move after it."""
+    """A stack that decodes object queries. Anchors place the queries before each block, and move
+    after it.
+    """
 
     def positions(self, sequence: HiddenStates, cache: KVCache | None) -> Positions:
         assert isinstance(sequence, ObjectStates)
@@ -40,7 +43,8 @@ class DetectionDecoder(StackLayer):
             memory: the encoder's output.
             target: the layer of the queries, which places anchors.
             head: what moves anchors from block to block.
-            every_layer: return the outputs and anchors of all blocks, (blocks, B, N, …), each output after the stack's norm.
+            every_layer: return the outputs and anchors of all blocks, (blocks, B, N, …), each
+                output after the stack's norm.
         """
         split = self.reads_long_rows_in_parts
         contexts = self.build_contexts(queries, None, split=split)

@@ -109,7 +109,9 @@ class ClassifierHeadLayer(HeadLayer):
         return logits
 
     def per_token_logits(self, sequence: HiddenStates) -> list[Tensor]:
-        """One answer a token: DeiT trains the class token on labels, the distillation token on a teacher."""
+        """One answer a token: DeiT trains the class token on labels, the distillation token on a
+        teacher.
+        """
         assert isinstance(self.out, nn.ModuleList)
         return [
             out(self.drop(self.transform(sequence.x_BLD[:, i]))) for i, out in enumerate(self.out)
@@ -117,7 +119,9 @@ class ClassifierHeadLayer(HeadLayer):
 
 
 def pool_tokens(sequence: HiddenStates, pooling: str) -> Tensor:
-    """One vector per sequence, of the tokens that are not padding: their mean or maximum, or the first or last of them."""
+    """One vector per sequence, of the tokens that are not padding: their mean or maximum, or the
+    first or last of them.
+    """
     x_BLD = sequence.x_BLD
     mask_BL = sequence.attention_mask_BL
     if pooling == "max":
@@ -190,7 +194,9 @@ class DetectionHeadLayer(nn.Module):
 
 
 class PixelDecoderLayer(nn.Module):
-    """The canvas: visible patches at their places, one learned vector everywhere else; then a light stack."""
+    """The canvas: visible patches at their places, one learned vector everywhere else; then a light
+    stack.
+    """
 
     def __init__(self, head: S.PixelDecoder, spec: S.Spec) -> None:
         super().__init__()

@@ -1,5 +1,7 @@
-"""How every number starts: one rule per role. Each tensor has a generator of its own, keyed by the seed and its path,
-so a model starts the same whatever the order in which it was built and however it is sharded."""
+"""How every number starts: one rule per role. Each tensor has a generator of its own, keyed by the
+seed and its path, so a model starts the same whatever the order in which it was built and however
+it is sharded.
+"""
 
 import hashlib
 from collections.abc import Container
@@ -90,7 +92,9 @@ class NormalRule:
 
 
 def fans(t: Tensor) -> tuple[int, int]:
-    """Outputs and inputs of a matrix, perhaps one of many (…, out, in), or of a convolution (out, in, rows, columns)."""
+    """Outputs and inputs of a matrix, perhaps one of many (…, out, in), or of a convolution (out,
+    in, rows, columns).
+    """
     return (t.shape[0], t[0].numel()) if t.dim() == CONVOLUTION_DIMS else (t.shape[-2], t.shape[-1])
 
 
@@ -135,7 +139,9 @@ class FanInRule:
 
 
 def t5_std(t: Tensor, facts: ParameterFacts, init: S.T5Init) -> float:
-    """By the fan-in; the score is not divided by √d_k, so the query is (Raffel et al. 2019; Mesh TensorFlow)."""
+    """By the fan-in; the score is not divided by √d_k, so the query is (Raffel et al. 2019; Mesh
+    TensorFlow).
+    """
     if facts.role is Role.LM_HEAD:
         return init.factor
     fan_out, fan_in = t.shape[-2:]

@@ -43,7 +43,8 @@ class LoadedModel:
         check_reads_text(self)
         if self.tokenizer is None:
             raise ValueError(
-                f"{self.name} holds no tokenizer.json; put the one that it was trained with beside its weights"
+                f"{self.name} holds no tokenizer.json; put the one that it was trained with beside "
+                "its weights"
             )
         return self.tokenizer
 

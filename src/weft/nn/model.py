@@ -29,7 +29,9 @@ DECODING_OPTIONS = {"sampling", "eos_ids", "decoder_inputs", "seeds"}
 
 
 class Model(nn.Module):
-    """embed -> encode and/or decode -> read. A tied head reads the embedding's own table: there is no second copy."""
+    """embed -> encode and/or decode -> read. A tied head reads the embedding's own table: there is
+    no second copy.
+    """
 
     def __init__(self, spec: S.Spec) -> None:
         super().__init__()
@@ -86,13 +88,16 @@ class Model(nn.Module):
 
         Args:
             inputs: ids (B, L) or images (B, C, rows, columns).
-            attention_mask: (B, L), False or 0 for padding at either end of a row; for a ResNet, the visible pixels.
-            document_ids: (B, L), whole numbers; tokens attend only within their own document, and document 0 is padding.
+            attention_mask: (B, L), False or 0 for padding at either end of a row; for a ResNet, the
+                visible pixels.
+            document_ids: (B, L), whole numbers; tokens attend only within their own document, and
+                document 0 is padding.
             token_type_ids: (B, L), the segment of each token.
             cache: keys and values of the tokens before.
 
         Raises:
-            ValueError: for inputs of another type or shape, ids outside of the vocabulary, and what this model does not read.
+            ValueError: for inputs of another type or shape, ids outside of the vocabulary, and what
+                this model does not read.
         """
         if isinstance(self.spec.source, S.Tokens):
             check_ids("inputs", inputs)
@@ -259,14 +264,16 @@ class Model(nn.Module):
         Args:
             input_ids: prompts as a tensor (B, L), or as lists of ids of any lengths.
             max_new_tokens: the maximum number of tokens to generate per prompt.
-            options: fields of `weft.Sampling`, such as temperature=0.8, or all of them as `sampling`; `eos_ids`,
-                `decoder_inputs` and `seeds` of `weft.generate.decoding.generate`.
+            options: fields of `weft.Sampling`, such as temperature=0.8, or all of them as
+                `sampling`; `eos_ids`, `decoder_inputs` and `seeds` of
+                `weft.generate.decoding.generate`.
 
         Returns:
             The new tokens of each prompt, without the prompt.
 
         Raises:
-            ValueError: for prompts that are no rows of ids in the vocabulary, and for an unknown option.
+            ValueError: for prompts that are no rows of ids in the vocabulary, and for an unknown
+                option.
         """
         if self.decoder is None:
             raise ValueError("this model has no decoder; a masked model fills, an encoder embeds")

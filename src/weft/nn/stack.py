@@ -1,4 +1,6 @@
-"""Blocks in order. Blocks with the same attention pattern share one attention context per forward pass."""
+"""Blocks in order. Blocks with the same attention pattern share one attention context per forward
+pass.
+"""
 
 from dataclasses import replace
 
@@ -52,7 +54,9 @@ def self_positions(sequence: HiddenStates, cache: KVCache | None) -> Positions:
 
 
 class LayerCombination(nn.Module):
-    """What the next block reads of the outputs of all earlier layers, which are normed (Wang et al. 2019, arXiv:1906.01787, equation 9)."""
+    """What the next block reads of the outputs of all earlier layers, which are normed (Wang et al.
+    2019, arXiv:1906.01787, equation 9).
+    """
 
     def __init__(self, spec: S.DLCL, blocks: int, width: int) -> None:
         super().__init__()
@@ -76,7 +80,9 @@ class LayerCombination(nn.Module):
 
 class StackLayer(nn.Module):
     def __init__(self, spec: S.Stack, width: int, layers: tuple[int, ...] = ()) -> None:
-        """`layers`: those whose outputs are handed on beside the last one's, as `S.LayerMix` numbers them."""
+        """`layers`: those whose outputs are handed on beside the last one's, as `S.LayerMix`
+        numbers them.
+        """
         super().__init__()
         self.blocks = nn.ModuleList(BlockLayer(b, width) for b in spec.blocks)
         self.layers = [i % (len(spec.blocks) + 1) for i in layers]

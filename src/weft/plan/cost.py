@@ -12,13 +12,16 @@ from ..recipe.recipe import Recipe
 from ..spec.spec import iterate_blocks
 from .recipe_workload import Workload, holds_average, input_tokens, row_flops, workload_of_recipe
 
-ASSUMED_FILL = 0.25  # of a row's length, where samples are as long as they are: a low guess, so that none is refused
+# of a row's length, where samples are as long as they are: a low guess, so that none is refused
+ASSUMED_FILL = 0.25
 
 # FLOPs
 
 
 def step_flops(workload: Workload) -> float:
-    """Forward and backward of one whole step over all ranks, as `weft plan` counts them; all rows are full."""
+    """Forward and backward of one whole step over all ranks, as `weft plan` counts them; all rows
+    are full.
+    """
     return workload.rows * row_flops(workload).training
 
 
@@ -85,8 +88,9 @@ def average_row_length(rows: RowSchema, batch: Batching) -> int:
 
 
 def state_bytes(workload: Workload, trains_all: bool) -> float:
-    """Weights and copies in fp32; of what is trained, also the gradients and the optimiser's moments. Trained parts of a frozen
-    model are not counted."""
+    """Weights and copies in fp32; of what is trained, also the gradients and the optimiser's
+    moments. Trained parts of a frozen model are not counted.
+    """
     copies = 2 + workload.moments + workload.copies if trains_all else 1 + workload.references
     return 4 * copies * workload.parameters
 
@@ -100,8 +104,8 @@ def bytes_read_per_row(workload: Workload) -> int:
 
 
 def activation_bytes(workload: Workload, recomputed: bool = False) -> float:
-    """Bytes per row, of all models that are trained: the inputs of each linear map and activation of each block, and the logits with their
-    gradient.
+    """Bytes per row, of all models that are trained: the inputs of each linear map and activation
+    of each block, and the logits with their gradient.
 
     Args:
         workload: of a step.
@@ -123,7 +127,9 @@ def activation_bytes(workload: Workload, recomputed: bool = False) -> float:
 
 
 def activations_per_token(block: S.Block | S.ParallelBlock, width: int) -> float:
-    """Numbers: x, q, k, v and the mixed values of an attention; x, and each hidden layer twice, of a feed-forward."""
+    """Numbers: x, q, k, v and the mixed values of an attention; x, and each hidden layer twice, of
+    a feed-forward.
+    """
     branches = (block.attention, getattr(block, "cross_attention", None), block.feedforward)
     return sum(branch.inner.activations(width) for branch in branches if branch is not None)
 
@@ -133,7 +139,8 @@ TOLERATED_OVERESTIMATE = 1.5
 
 
 def check_memory(name: str, size_field: str, need: MemoryEstimate, free: int) -> None:
-    """Raise ValueError before anything is allocated. An estimate is only that: what might work is tried.
+    """Raise ValueError before anything is allocated. An estimate is only that: what might work is
+    tried.
 
     Args:
         name: of the recipe.
@@ -157,8 +164,11 @@ def check_memory(name: str, size_field: str, need: MemoryEstimate, free: int) ->
         )
     size = 1e9
     raise ValueError(
-        f"{name} needs about {need.total / size:,.1f} GB of memory, and {free / size:,.1f} GB are free: "
-        f"{need.state_bytes / size:,.1f} GB for weights, gradients and optimiser, {need.batch_bytes / size:,.1f} GB for the batch, "
-        f"{need.activations_per_row * need.rows / size:,.1f} GB for the activations of {need.rows:,} rows per forward pass; "
+        f"{name} needs about {need.total / size:,.1f} GB of memory, and {free / size:,.1f} GB are "
+        "free: "
+        f"{need.state_bytes / size:,.1f} GB for weights, gradients and optimiser, "
+        f"{need.batch_bytes / size:,.1f} GB for the batch, "
+        f"{need.activations_per_row * need.rows / size:,.1f} GB for the activations of "
+        f"{need.rows:,} rows per forward pass; "
         f"give {way}"
     )

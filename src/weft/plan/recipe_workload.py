@@ -31,7 +31,8 @@ class Workload:
         references: of the copies, those that read every row forward.
         extra: models that are trained beside it.
         unit: what a run reads, "tokens" or "images".
-        length_reason: where the length comes from, in a few words; "" where a recipe or an option gives it.
+        length_reason: where the length comes from, in a few words; "" where a recipe or an option
+            gives it.
         any_rows: whether nobody fixed `rows`, so that they may be a multiple of what reads them.
     """
 
@@ -80,12 +81,14 @@ def workload_of_recipe(
 ) -> Workload:
     """The workload of a recipe, rows taken as full.
 
-    What the data decide is not counted: the noised queries of a detector, as many as an image has objects, and a teacher.
+    What the data decide is not counted: the noised queries of a detector, as many as an image has
+    objects, and a teacher.
 
     Args:
         recipe: the recipe.
         auto: what its precision "auto" becomes on the planned device.
-        row_length: tokens per row in a phase of its length schedule, where rows are as many times more (default: the last phase).
+        row_length: tokens per row in a phase of its length schedule, where rows are as many times
+            more (default: the last phase).
     """
     unit = sample_unit(recipe.model)
     task = recipe.task
@@ -114,7 +117,9 @@ def workload_of_recipe(
 
 
 def image_side(spec: S.Spec, length: int) -> int | None:
-    """Pixels of a side, of images of any size, that have as many cells as a row of `length`; None: as the model says."""
+    """Pixels of a side, of images of any size, that have as many cells as a row of `length`; None:
+    as the model says.
+    """
     source = spec.source
     if not isinstance(source, S.ResNet):
         return None
@@ -148,8 +153,9 @@ class RowFlops:
         return self.forward + self.backward + self.references
 
     def computed(self, checkpointing: bool, fused: bool = True) -> float:
-        """What a device computes: blocks a second time, and scores a second time where a fused kernel does not store them
-        (Dao et al. 2022, arXiv:2205.14135, section 3.1)."""
+        """What a device computes: blocks a second time, and scores a second time where a fused
+        kernel does not store them (Dao et al. 2022, arXiv:2205.14135, section 3.1).
+        """
         again = self.forward if checkpointing else 0.0
         return self.training + again + (self.scores / 2 if fused else 0.0)
 

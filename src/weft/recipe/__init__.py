@@ -1,4 +1,6 @@
-"""What a run is: a model, a task, data, an optimiser and a schedule, as one frozen value. Nothing here imports torch."""
+"""What a run is: a model, a task, data, an optimiser and a schedule, as one frozen value. Nothing
+here imports torch.
+"""
 
 from ..support.values import replace_path, to_json
 from . import assistant_tasks, tasks

@@ -13,8 +13,10 @@ __all__ = ["InstructionTuning", "PreferenceTuning", "RewardModelling"]
 
 @choice
 class InstructionTuning(Task):
-    """Predict each next token of an answer, given what was asked: the loss of what the assistant says alone (InstructGPT, Ouyang et al.
-    2022, arXiv:2203.02155, section 3.5; masked as in Wei et al. 2021, arXiv:2109.01652)."""
+    """Predict each next token of an answer, given what was asked: the loss of what the assistant
+    says alone (InstructGPT, Ouyang et al. 2022, arXiv:2203.02155, section 3.5; masked as in Wei et
+    al. 2021, arXiv:2109.01652).
+    """
 
     name = "instruct"
     row_schemas = (Conversations, SourceTargetPairs, TemplatedPairs)
@@ -27,8 +29,9 @@ implements(InstructionTuning, "weft.tasks.instruction_tuning:InstructionTuningTa
 
 @choice
 class PreferenceTuning(Task):
-    """Raise the likelihood of the preferred answer over the other, each against that under a reference model (DPO, Rafailov et al. 2023,
-    arXiv:2305.18290, equation 7)."""
+    """Raise the likelihood of the preferred answer over the other, each against that under a
+    reference model (DPO, Rafailov et al. 2023, arXiv:2305.18290, equation 7).
+    """
 
     name = "prefer"
     row_schemas = (Preferences,)
@@ -51,7 +54,8 @@ class PreferenceTuning(Task):
     def __post_init__(self) -> None:
         if self.label_smoothing >= 0.5:
             raise ValueError(
-                f"label_smoothing = {self.label_smoothing}: with half of the pairs wrong nothing is preferred; give less than 0.5"
+                f"label_smoothing = {self.label_smoothing}: with half of the pairs wrong nothing "
+                "is preferred; give less than 0.5"
             )
 
 
@@ -60,7 +64,9 @@ implements(PreferenceTuning, "weft.tasks.preference_tuning:PreferenceTuningTask"
 
 @choice
 class RewardModelling(Task):
-    """A number per answer, higher for the preferred one: the reward model of RLHF (Ouyang et al. 2022, arXiv:2203.02155, equation 1)."""
+    """A number per answer, higher for the preferred one: the reward model of RLHF (Ouyang et al.
+    2022, arXiv:2203.02155, equation 1).
+    """
 
     name = "reward"
     row_schemas = (Preferences,)

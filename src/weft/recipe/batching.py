@@ -8,7 +8,9 @@ from ..support.registry import choice, implements
 
 
 class Batching:
-    """Base of every way to make batches. Built with (batching, samples, seed, length) into a `data.batching.BatchPlanner`."""
+    """Base of every way to make batches. Built with (batching, samples, seed, length) into a
+    `data.batching.BatchPlanner`.
+    """
 
     length: int  # tokens of the longest row
     packs: ClassVar[bool] = False  # several samples share a row
@@ -34,14 +36,19 @@ class FixedBatch(Batching):
     size: PositiveInt
     length: PositiveInt
     sort_pool: PositiveInt | None = (
-        None  # samples that are sorted together, so that those of a step are about as long; None: in any order
+        # samples that are sorted together, so that those of a step are about as long; None: in any
+        # order
+        None
     )
-    repeats: PositiveInt = 1  # times in a row that a sample is read, each with its own draws (Hoffer et al. 2019, arXiv:1901.09335)
+    # times in a row that a sample is read, each with its own draws (Hoffer et al. 2019,
+    # arXiv:1901.09335)
+    repeats: PositiveInt = 1
 
     def __post_init__(self) -> None:
         if self.repeats > 1 and self.sort_pool is not None:
             raise ValueError(
-                f"FixedBatch.repeats = {self.repeats}: samples that are sorted are not repeated; leave sort_pool out"
+                f"FixedBatch.repeats = {self.repeats}: samples that are sorted are not repeated; "
+                "leave sort_pool out"
             )
 
     def rows_per_step(self) -> int:
@@ -53,7 +60,9 @@ class FixedBatch(Batching):
 
 @choice
 class PackedBatch(Batching):
-    """About `count` rows of `length` tokens a step, each filled with several short samples that do not see each other."""
+    """About `count` rows of `length` tokens a step, each filled with several short samples that do
+    not see each other.
+    """
 
     packs = True
     fixed_length = True
@@ -70,7 +79,9 @@ class PackedBatch(Batching):
 
 @choice
 class TokenBudget(Batching):
-    """Samples of like length together, about `tokens` a step, padding included (Vaswani et al. 2017, section 5.1)."""
+    """Samples of like length together, about `tokens` a step, padding included (Vaswani et al.
+    2017, section 5.1).
+    """
 
     size_field = "tokens"
     tokens: PositiveInt

@@ -81,7 +81,8 @@ def recipe_from_json(path: Path, sealed: bool = True) -> Recipe:
         recipe_from_json = from_plain(plain)
     except DamagedFile as error:
         raise DamagedFile(
-            f'{path} was changed after it was written: {error}; if you edited it, delete its last field, "seal"'
+            f"{path} was changed after it was written: {error}; if you edited it, delete its last "
+            'field, "seal"'
         ) from None
     except ValueError as error:
         raise ValueError(f"{path} is not a recipe: {error}") from None

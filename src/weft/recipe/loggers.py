@@ -11,9 +11,11 @@ Name = Annotated[str, Field(min_length=1)]
 
 
 class Logger:
-    """Base of every experiment tracker. Built with (logger, start) into a `weft.runs.logs.loggers.LogWriter` on the first rank.
+    """Base of every experiment tracker. Built with (logger, start) into a
+    `weft.runs.logs.loggers.LogWriter` on the first rank.
 
-    A logger sees numbers after they are in log.jsonl: it cannot change a run, and a failure of it is one warning.
+    A logger sees numbers after they are in log.jsonl: it cannot change a run, and a failure of it
+    is one warning.
 
     Attributes:
         name: after `--log-to`.
@@ -31,7 +33,9 @@ class TensorBoard(Logger):
 
 @choice
 class WandB(Logger):
-    """Weights & Biases: files in RUN/wandb, which `wandb sync` uploads; in the mode online they are uploaded during training."""
+    """Weights & Biases: files in RUN/wandb, which `wandb sync` uploads; in the mode online they are
+    uploaded during training.
+    """
 
     name = "wandb"
 

@@ -9,10 +9,12 @@ Scores = Iterator[tuple[str, float]]
 
 
 class Metric(Named):
-    """Base of every metric: called with predictions and references, one of each per row, it yields pairs of a name and a value.
+    """Base of every metric: called with predictions and references, one of each per row, it yields
+    pairs of a name and a value.
 
-    The first pair is the metric itself; further pairs are details. Register one of your own with `@weft.register` above a
-    subclass, or with `@weft.register(weft.Metric, "name")` above a function, where more is better.
+    The first pair is the metric itself; further pairs are details. Register one of your own with
+    `@weft.register` above a subclass, or with `@weft.register(weft.Metric, "name")` above a
+    function, where more is better.
 
     Attributes:
         name: the name in recipes.
@@ -57,7 +59,9 @@ def find_metric(name: str) -> Metric:
 
 
 def greater_is_better(name: str) -> bool:
-    """Return the direction of a measure of validation: the loss, a metric, or what a task computes itself (more is better)."""
+    """Return the direction of a measure of validation: the loss, a metric, or what a task computes
+    itself (more is better).
+    """
     if name in names(Metric):
         return find_metric(name).greater_is_better
     return name != "loss"

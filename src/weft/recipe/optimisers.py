@@ -11,8 +11,9 @@ Betas = tuple[Probability, Probability]
 class OptimiserSpec:
     """Base of every optimiser; `lr` is the peak learning rate, which the schedule scales.
 
-    Built with (optimiser, parameters), a `weft.training.optimisers.optimiser.TrainedParameters`, into torch optimisers whose groups
-    hold each parameter once. Their state is tensors, stored under the names of the parameters.
+    Built with (optimiser, parameters), a `weft.training.optimisers.optimiser.TrainedParameters`,
+    into torch optimisers whose groups hold each parameter once. Their state is tensors, stored
+    under the names of the parameters.
     """
 
     lr: float
@@ -24,14 +25,17 @@ class OptimiserSpec:
 
 @choice
 class AdamW(OptimiserSpec):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2017, arXiv:1711.05101); norms and biases do not decay."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2017, arXiv:1711.05101); norms and
+    biases do not decay.
+    """
 
     lr: PositiveFloat
     betas: Betas = (0.9, 0.999)
     eps: PositiveFloat = 1e-8
     weight_decay: Probability = 0.01
     layer_decay: PositiveFraction | None = (
-        None  # each block learns at this share of the next one's rate (arXiv:1801.06146, section 3.2)
+        # each block learns at this share of the next one's rate (arXiv:1801.06146, section 3.2)
+        None
     )
 
 
@@ -67,9 +71,12 @@ class SGD(OptimiserSpec):
 
 @choice
 class Muon(OptimiserSpec):
-    """Orthogonalised momentum for the matrices of blocks and for convolutions (Jordan et al. 2024), at AdamW's scale (Liu et al. 2025,
-    arXiv:2502.16982); AdamW with `other` for all other parameters. Every step has the same size, even if the gradient is noise: a model that will be
-    fine-tuned needs a learning rate near AdamW's, or its matrices outgrow their initialisation (docs/log.md)."""
+    """Orthogonalised momentum for the matrices of blocks and for convolutions (Jordan et al. 2024),
+    at AdamW's scale (Liu et al. 2025, arXiv:2502.16982); AdamW with `other` for all other
+    parameters. Every step has the same size, even if the gradient is noise: a model that will be
+    fine-tuned needs a learning rate near AdamW's, or its matrices outgrow their initialisation
+    (docs/log.md).
+    """
 
     lr: PositiveFloat
     other: AdamW
@@ -79,7 +86,8 @@ class Muon(OptimiserSpec):
     def __post_init__(self) -> None:
         if self.other.layer_decay is not None:
             raise ValueError(
-                f"Muon.other.layer_decay = {self.other.layer_decay}: Muon has one learning rate for all blocks; use AdamW for layer_decay"
+                f"Muon.other.layer_decay = {self.other.layer_decay}: Muon has one learning rate "
+                "for all blocks; use AdamW for layer_decay"
             )
 
 

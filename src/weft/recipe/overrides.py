@@ -1,7 +1,9 @@
-"""`--set path=value`: changes a value by dotted paths. All changes are applied first, then the result is checked once.
+"""`--set path=value`: changes a value by dotted paths. All changes are applied first, then the
+result is checked once.
 
-Beside the fields of a value, a path may contain `*` (every item), `length` of a list or `depth` of a stack (its blocks repeat), and `norm` of
-a block or branch (pre, post or sandwich)."""
+Beside the fields of a value, a path may contain `*` (every item), `length` of a list or `depth` of
+a stack (its blocks repeat), and `norm` of a block or branch (pre, post or sandwich).
+"""
 
 import json
 from dataclasses import fields
@@ -25,7 +27,9 @@ PLACEMENTS = {"pre": ("before",), "post": ("after",), "sandwich": ("before", "ou
 
 
 def apply_overrides(value: T, overrides: list[str], report: Report = lambda line: None) -> T:
-    """Apply each `path=value`: a number, true, null, "text", a list, or the name of a choice such as CosineSchedule."""
+    """Apply each `path=value`: a number, true, null, "text", a list, or the name of a choice such
+    as CosineSchedule.
+    """
     if not overrides:
         return value
     tree = to_plain(value)
@@ -115,7 +119,8 @@ def edit_plain(tree: Any, names: list[str], text: str, here: str, report: Report
     if name == "norm" and not rest and text in PLACEMENTS:
         inside = "stages.*.*" if "stages" in tree else "blocks.*"
         raise ValueError(
-            f"{there} is the final norm; place the norms of the blocks with {here}.{inside}.norm={text}"
+            f"{there} is the final norm; place the norms of the blocks with "
+            f"{here}.{inside}.norm={text}"
         )
     changed = tree | {name: edit_plain(tree.get(name), rest, text, there, report)}
     return (
@@ -134,7 +139,8 @@ def edit_list(
         return repeat_blocks(items, text, here)
     if not name.isdecimal() or int(name) >= len(items):
         raise ValueError(
-            f"{here}.{name} does not exist: {here} has {len(items)} items, numbered from 0; * is all of them"
+            f"{here}.{name} does not exist: {here} has {len(items)} items, numbered from 0; * is "
+            "all of them"
         )
     i = int(name)
     return [*items[:i], edit_plain(items[i], rest, text, f"{here}.{name}", report), *items[i + 1 :]]
@@ -155,7 +161,9 @@ def parse_value(text: str, old: Any) -> Any:
 
 
 def repeat_blocks(items: list[Any], text: str, here: str) -> list[Any]:
-    """Return as many items as `text` says, by repeating their pattern. What does not occur twice is no pattern."""
+    """Return as many items as `text` says, by repeating their pattern. What does not occur twice is
+    no pattern.
+    """
     if not text.isdecimal() or not 0 < int(text[:9]) <= DEEPEST:
         raise ValueError(f"{here} needs a count from 1 to {DEEPEST:,}, not {text[:40]!r}")
     period = next(
@@ -170,7 +178,8 @@ def repeat_blocks(items: list[Any], text: str, here: str) -> list[Any]:
         period = 1
     if period is None:
         raise ValueError(
-            f"{here}: its {len(items)} blocks differ and repeat no pattern, so another depth is ambiguous; "
+            f"{here}: its {len(items)} blocks differ and repeat no pattern, so another depth is "
+            "ambiguous; "
             "write the blocks in the recipe"
         )
     scaled = [
@@ -181,14 +190,17 @@ def repeat_blocks(items: list[Any], text: str, here: str) -> list[Any]:
     ]
     if scaled:
         raise ValueError(
-            f"{here}.0.{scaled[0]}.residual_scale is DeepNorm's for {len(items)} blocks and would be wrong for {text}; "
+            f"{here}.0.{scaled[0]}.residual_scale is DeepNorm's for {len(items)} blocks and would "
+            f"be wrong for {text}; "
             "write the depth in the recipe, with weft.deepnorm"
         )
     return [items[i % period] for i in range(int(text))]
 
 
 def move_norm(tree: dict[str, Any], text: str, here: str) -> dict[str, Any]:
-    """Move the norm of a branch, or of every branch of a block, in x <- after(x * residual_scale + out(inner(before(x))))."""
+    """Move the norm of a branch, or of every branch of a block, in x <- after(x * residual_scale +
+    out(inner(before(x)))).
+    """
     if text not in PLACEMENTS:
         raise ValueError(f"{here}.norm is {' or '.join(PLACEMENTS)}, not {text!r}")
     if "inner" not in tree:
@@ -221,7 +233,9 @@ def last_feedforward(stack: dict[str, Any]) -> dict[str, Any]:
 def adjust_final_norm(
     before: dict[str, Any], stack: dict[str, Any], text: str, here: str, report: Report
 ) -> dict[str, Any]:
-    """Add a final norm if no norm follows the last sum, else remove it (Xiong et al. 2020, arXiv:2002.04745)."""
+    """Add a final norm if no norm follows the last sum, else remove it (Xiong et al. 2020,
+    arXiv:2002.04745).
+    """
     last = last_feedforward(stack)
     if last == last_feedforward(before) or text not in PLACEMENTS:
         return stack

@@ -23,8 +23,10 @@ from .trainable import Trainable
 
 @choice
 class LossGuard:
-    """Skip a step whose loss or gradient is not finite, or whose loss is `spike_deviations` standard deviations above the mean of
-    the last `window` steps; more than `max_skipped_steps` such steps stop the run."""
+    """Skip a step whose loss or gradient is not finite, or whose loss is `spike_deviations`
+    standard deviations above the mean of the last `window` steps; more than `max_skipped_steps`
+    such steps stop the run.
+    """
 
     max_skipped_steps: NonNegativeInt = 3
     spike_deviations: PositiveFloat | None = None
@@ -33,7 +35,9 @@ class LossGuard:
 
 @choice
 class Timeouts:
-    """Seconds until a rank gives up: on a collective operation, in which it waits for busy ranks, and on a rank whose machine is silent."""
+    """Seconds until a rank gives up: on a collective operation, in which it waits for busy ranks,
+    and on a rank whose machine is silent.
+    """
 
     collective: PositiveFloat = 600.0
     heartbeat: PositiveFloat = 15.0
@@ -41,7 +45,9 @@ class Timeouts:
 
 @choice
 class Checkpoints:
-    """A checkpoint every `every_steps` steps and at the end; the newest `keep` are kept, and as many copies in object storage."""
+    """A checkpoint every `every_steps` steps and at the end; the newest `keep` are kept, and as
+    many copies in object storage.
+    """
 
     every_steps: PositiveInt = 500
     keep: PositiveInt = 2
@@ -52,7 +58,9 @@ class Checkpoints:
 
 @choice
 class Recipe:
-    """One experiment: a model, a task, data, an optimiser and a plan, as one value; `weft train` runs it into runs/<name>."""
+    """One experiment: a model, a task, data, an optimiser and a plan, as one value; `weft train`
+    runs it into runs/<name>.
+    """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     model: Spec
@@ -69,10 +77,12 @@ class Recipe:
     trainable: Trainable | None = None  # None: everything
     average: WeightAverage | None = None
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = (
-        "auto"  # an accelerator if available, else the CPU; under torchrun, cuda is that of the local rank
+        # an accelerator if available, else the CPU; under torchrun, cuda is that of the local rank
+        "auto"
     )
     precision: Literal["auto", "fp32", "bf16"] = (
-        "fp32"  # auto: bf16 where the device is fast at it, else fp32; a run keeps what it began with
+        # auto: bf16 where the device is fast at it, else fp32; a run keeps what it began with
+        "fp32"
     )
     micro_batch_size: PositiveInt | None = None  # rows in one forward pass on one rank; None: all
     activation_checkpointing: bool | ActivationCheckpointing = False  # True: every block
@@ -89,7 +99,8 @@ class Recipe:
     exact: bool = (
         False  # the same bits on 1, 2, 4, 8, … data-parallel ranks; needs a micro_batch_size
     )
-    deterministic: bool = False  # only algorithms of PyTorch that give the same bits each time, on CUDA too; some are slower
+    # only algorithms of PyTorch that give the same bits each time, on CUDA too; some are slower
+    deterministic: bool = False
     seed: NonNegativeInt = 0
     init_from: str | None = (
         None  # a model folder to start from: its trunk, and its head where it fits
@@ -101,7 +112,8 @@ class Recipe:
         shares = [share for share, _ in self.length_schedule]
         if shares and (sorted(set(shares)) != shares or shares[-1] != 1):
             raise ValueError(
-                f"length_schedule = {self.length_schedule}: fractions of the steps must increase and end at 1"
+                f"length_schedule = {self.length_schedule}: fractions of the steps must increase "
+                "and end at 1"
             )
         if self.length_schedule and not self.batch.fixed_length:
             name = type(self.batch).__name__
@@ -113,12 +125,14 @@ class Recipe:
             raise ValueError(f"loggers = {', '.join(kinds)}: give each kind once")
         if self.batch.packs and not self.task.packable:
             raise ValueError(
-                f"{type(self.task).__name__} makes one prediction per row, so samples cannot be packed; use FixedBatch or TokenBudget "
+                f"{type(self.task).__name__} makes one prediction per row, so samples cannot be "
+                "packed; use FixedBatch or TokenBudget "
                 "instead of PackedBatch"
             )
         if self.parallel.splits_weights and not self.optimiser.can_shard:
             raise ValueError(
-                f"{type(self.optimiser).__name__} needs whole parameters; use AdamW, or parallel = Parallel()"
+                f"{type(self.optimiser).__name__} needs whole parameters; use AdamW, or parallel = "
+                "Parallel()"
             )
         if self.exact:
             self.check_exact()
@@ -130,7 +144,8 @@ class Recipe:
                 )
             if self.average.metric not in metric_names:
                 raise ValueError(
-                    f"BestCheckpoint.metric = {self.average.metric!r}: {type(self.task).__name__} has {', '.join(metric_names)}"
+                    f"BestCheckpoint.metric = {self.average.metric!r}: {type(self.task).__name__} "
+                    f"has {', '.join(metric_names)}"
                 )
 
     @property
@@ -145,7 +160,9 @@ class Recipe:
         return due and step < self.steps
 
     def averaged_steps(self) -> list[int]:
-        """The steps whose checkpoints are averaged: the last scheduled ones, so that a stop between two of them changes nothing."""
+        """The steps whose checkpoints are averaged: the last scheduled ones, so that a stop between
+        two of them changes nothing.
+        """
         if not isinstance(self.average, AverageLast):
             return []
         every = self.checkpoints.every_steps
@@ -158,7 +175,9 @@ class Recipe:
 
     @property
     def metric(self) -> str | None:
-        """The task's metric that the run is judged by beside the loss; None where the task has no metric."""
+        """The task's metric that the run is judged by beside the loss; None where the task has no
+        metric.
+        """
         if isinstance(self.average, BestCheckpoint) and self.average.metric != "loss":
             return self.average.metric
         return next(iter(self.task.validation_metrics(self.data.rows)), None)
@@ -169,13 +188,15 @@ class Recipe:
     def check_exact(self) -> None:
         """Raise ValueError for what makes the bits of a step depend on the number of ranks."""
         reason = (
-            "micro_batch_size = None: the rows of a forward pass depend on the ranks; give a number, such as --set micro_batch_size=4"
+            "micro_batch_size = None: the rows of a forward pass depend on the ranks; give a "
+            "number, such as --set micro_batch_size=4"
             if self.micro_batch_size is None
             else "parallel splits weights or layers, whose sums depend on the ranks; use Parallel()"
             if self.parallel.splits_weights
             else "compile = True: a compiler may order sums by the shape; use compile = False"
             if self.compile
-            else "BestCheckpoint chooses by validation, whose sums depend on the ranks; use EMA or AverageLast"
+            else "BestCheckpoint chooses by validation, whose sums depend on the ranks; use EMA or "
+            "AverageLast"
             if isinstance(self.average, BestCheckpoint)
             else None
         )
@@ -190,8 +211,10 @@ def warmup_warning(schedule: Schedule, steps: int) -> str | None:
         return None
     share = schedule.scale(steps - 1, steps)
     return (
-        f"schedule.warmup_steps = {warmup:,} is longer than the run of {steps:,} steps: the learning rate ends "
-        f"at {share:.0%} of its peak and never falls; use schedule.warmup_steps={max(1, steps // 10)}"
+        f"schedule.warmup_steps = {warmup:,} is longer than the run of {steps:,} steps: the "
+        "learning rate ends "
+        f"at {share:.0%} of its peak and never falls; use "
+        f"schedule.warmup_steps={max(1, steps // 10)}"
     )
 
 

@@ -38,7 +38,9 @@ class ConstantSchedule(Schedule):
 
 @choice
 class LinearSchedule(Schedule):
-    """Linear warmup for `warmup_steps`, then linear decay to `final_fraction` at the last step (BERT)."""
+    """Linear warmup for `warmup_steps`, then linear decay to `final_fraction` at the last step
+    (BERT).
+    """
 
     warmup_steps: NonNegativeInt = 0
     final_fraction: Probability = 0.0
@@ -51,8 +53,9 @@ class LinearSchedule(Schedule):
 
 @choice
 class CosineSchedule(Schedule):
-    """Linear warmup for `warmup_steps`, then half a cosine down to `final_fraction` at the last step (Loshchilov and Hutter 2016,
-    arXiv:1608.03983)."""
+    """Linear warmup for `warmup_steps`, then half a cosine down to `final_fraction` at the last
+    step (Loshchilov and Hutter 2016, arXiv:1608.03983).
+    """
 
     warmup_steps: NonNegativeInt = 0
     final_fraction: Probability = 0.0
@@ -66,7 +69,9 @@ class CosineSchedule(Schedule):
 
 @choice
 class InverseSqrt(Schedule):
-    """Linear warmup for `warmup_steps`, then decay with the inverse square root of the step (Vaswani et al. 2017, section 5.3)."""
+    """Linear warmup for `warmup_steps`, then decay with the inverse square root of the step
+    (Vaswani et al. 2017, section 5.3).
+    """
 
     warmup_steps: PositiveInt = 4000
 
@@ -78,7 +83,9 @@ class InverseSqrt(Schedule):
 
 @choice
 class WarmupStableDecay(Schedule):
-    """Warmup, constant, then decay over the last part of the steps (Hu et al. 2024, arXiv:2404.06395)."""
+    """Warmup, constant, then decay over the last part of the steps (Hu et al. 2024,
+    arXiv:2404.06395).
+    """
 
     warmup_steps: NonNegativeInt = 0
     decay_fraction: PositiveFraction = 0.2
@@ -98,7 +105,8 @@ class TrainingSchedule:
     Attributes:
         steps: of the run.
         learning_rate: the schedule of the learning rate.
-        phases: a fraction of the steps and the length of rows until then, in order; the last fraction is 1.
+        phases: a fraction of the steps and the length of rows until then, in order; the last
+            fraction is 1.
     """
 
     steps: int

@@ -89,8 +89,9 @@ class TableFacts(NamedTuple):
 class Task:
     """Base of every task.
 
-    Class attributes and methods say what the task fits and how it is judged; the fields of a member say how it is
-    done. What preprocesses, scores, predicts and evaluates is registered with `implements`: one file per task.
+    Class attributes and methods say what the task fits and how it is judged; the fields of a member
+    say how it is done. What preprocesses, scores, predicts and evaluates is registered with
+    `implements`: one file per task.
     """
 
     name: ClassVar[str] = ""  # on the command line; "": it is not offered there
@@ -125,7 +126,9 @@ class Task:
 
     @classmethod
     def matches(cls, table: TableFacts) -> float:
-        """Return how much a table looks like this task's examples; 0: `weft tune` does not offer the task."""
+        """Return how much a table looks like this task's examples; 0: `weft tune` does not offer
+        the task.
+        """
         return 0.0
 
     def validation_metrics(self, rows: RowSchema) -> tuple[str, ...]:
@@ -155,7 +158,8 @@ class Task:
 
         Args:
             rows: of the table.
-            columns: those to read, in the order of the row schema, the label last unless it is named.
+            columns: those to read, in the order of the row schema, the label last unless it is
+                named.
             label: the column of the label.
             name: one of the task's names on the command line.
             row: what a row is, with the usual names of its columns (default: `default_rows`).
@@ -166,7 +170,9 @@ class Task:
 
     @classmethod
     def infer_options(cls, name: str) -> dict[str, Any]:
-        """Return what a name of the task says of its rows: `numeric`, whether labels are numbers (None: unknown), and `pair`, whether there are two texts."""
+        """Return what a name of the task says of its rows: `numeric`, whether labels are numbers
+        (None: unknown), and `pair`, whether there are two texts.
+        """
         return {}
 
     @classmethod
@@ -191,11 +197,15 @@ class Task:
         return 0
 
     def source_frame(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Return the special tokens before and after a text that is read; None: as the tokenizer's file says."""
+        """Return the special tokens before and after a text that is read; None: as the tokenizer's
+        file says.
+        """
         return None
 
     def decoder_start(self) -> str:
-        """Return the special token that a decoder beside an encoder reads first, where the model names none."""
+        """Return the special token that a decoder beside an encoder reads first, where the model
+        names none.
+        """
         return "bos"
 
     def visible_fraction(self) -> float:
@@ -211,8 +221,9 @@ class Task:
         return 1.0
 
     def base_rate(self) -> float | None:
-        """Return the expected share of positive labels before training, whose log-odds are the output bias of a binary head at
-        the start; None: the bias starts at 0."""
+        """Return the expected share of positive labels before training, whose log-odds are the
+        output bias of a binary head at the start; None: the bias starts at 0.
+        """
         return None
 
 
@@ -234,7 +245,9 @@ def task_named(name: str) -> type[Task]:
 
 
 def verb_for(spec: Spec) -> str | None:
-    """Return the verb of the first task that needs such a head and reads what the model reads; None if there is none."""
+    """Return the verb of the first task that needs such a head and reads what the model reads; None
+    if there is none.
+    """
     reads_images = not isinstance(spec.source, Tokens)
     for task in members(Task):
         fits = any(bool(rows().image_columns) == reads_images for rows in task.row_schemas)
@@ -277,7 +290,8 @@ implements(CausalLM, "weft.tasks.causal_lm:CausalLMTask")
 
 @choice
 class MaskedLM(Task):
-    """Predict masked tokens (BERT, arXiv:1810.04805, section 3.1), in one of four input formats (RoBERTa, arXiv:1907.11692, section
+    """Predict masked tokens (BERT, arXiv:1810.04805, section 3.1), in one of four input formats
+    (RoBERTa, arXiv:1907.11692, section
     4.2)."""
 
     name = "fill"
@@ -331,7 +345,9 @@ class ReplacedTokenDetection(Task):
         return self.mask_rate
 
     def base_rate(self) -> float | None:
-        """Return the share of replaced tokens: a generator at its start hardly ever draws the original."""
+        """Return the share of replaced tokens: a generator at its start hardly ever draws the
+        original.
+        """
         # below 1, so that its log-odds are finite
         return min(self.mask_rate, 0.99)
 
@@ -360,7 +376,9 @@ implements(SpanCorruption, "weft.tasks.span_corruption:SpanCorruptionTask")
 
 @choice
 class Denoising(Task):
-    """Reconstruct a text whose spans are infilled and whose sentences are shuffled (BART, arXiv:1910.13461, section 2.2)."""
+    """Reconstruct a text whose spans are infilled and whose sentences are shuffled (BART,
+    arXiv:1910.13461, section 2.2).
+    """
 
     hf_class_suffix = "ForConditionalGeneration"
 
@@ -401,9 +419,10 @@ implements(Translation, "weft.tasks.translation:TranslationTask")
 
 @choice
 class TextToText(Task):
-    """Decode the target text of a source text with the whole encoder-decoder (T5, arXiv:1910.10683, section 2.1; BART,
-    arXiv:1910.13461, section 3.4). `input_format`: T5's A </s>, where the decoder starts with the padding token, or BART's <s> A </s>,
-    where it starts with </s>."""
+    """Decode the target text of a source text with the whole encoder-decoder (T5, arXiv:1910.10683,
+    section 2.1; BART, arXiv:1910.13461, section 3.4). `input_format`: T5's A </s>, where the
+    decoder starts with the padding token, or BART's <s> A </s>, where it starts with </s>.
+    """
 
     name = "text2text"
     row_schemas = (SourceTargetPairs, TemplatedPairs)
@@ -439,7 +458,9 @@ def pair_style(spec: Spec) -> Literal["bert", "gpt"]:
 
 
 class PairTask(Task):
-    """A task whose model reads one or two texts between special tokens, in the format of BERT or GPT."""
+    """A task whose model reads one or two texts between special tokens, in the format of BERT or
+    GPT.
+    """
 
     head = ClassifierHead
     packable = False
@@ -472,8 +493,9 @@ implements(TextToText, "weft.tasks.text_to_text:TextToTextTask")
 
 @choice
 class Classification(PairTask):
-    """Predict the class of a text, a pair or an image. `input_format`: BERT's [CLS] A [SEP] B [SEP], or GPT's start A delimiter B
-    extract."""
+    """Predict the class of a text, a pair or an image. `input_format`: BERT's [CLS] A [SEP] B
+    [SEP], or GPT's start A delimiter B extract.
+    """
 
     name = "classify"
     variants = ("pair", "similarity")
@@ -628,7 +650,8 @@ class MaskedAutoencoding(Task):
         check_transforms(self.transforms, self.eval_transforms)
         if any(transform.stage == "mix" for transform in self.transforms or ()):
             raise ValueError(
-                "MaskedAutoencoding rebuilds one image at a time; leave MixUp and CutMix out of transforms"
+                "MaskedAutoencoding rebuilds one image at a time; leave MixUp and CutMix out of "
+                "transforms"
             )
 
     def visible_fraction(self) -> float:
@@ -640,8 +663,10 @@ implements(MaskedAutoencoding, "weft.tasks.masked_autoencoding:MaskedAutoencodin
 
 @choice
 class DenoisingQueries:
-    """Further queries in training: each labelled box, moved, scaled and its class perhaps changed, in several versions that do not
-    see each other, to be put right (DN-DETR, arXiv:2203.01305, section 4)."""
+    """Further queries in training: each labelled box, moved, scaled and its class perhaps changed,
+    in several versions that do not see each other, to be put right (DN-DETR, arXiv:2203.01305,
+    section 4).
+    """
 
     groups: PositiveInt = 5  # versions of each box
     shift: Probability = 0.4  # of the centre, at most, as a fraction of half the box's sides
@@ -651,8 +676,10 @@ class DenoisingQueries:
 
 @choice
 class Detection(Task):
-    """The boxes of the objects of an image, each with its class: predictions are matched one to one with the labelled
-    boxes, then scored (DETR, arXiv:2005.12872, section 3.1). The weights are those of the matching cost too."""
+    """The boxes of the objects of an image, each with its class: predictions are matched one to one
+    with the labelled boxes, then scored (DETR, arXiv:2005.12872, section 3.1). The weights are
+    those of the matching cost too.
+    """
 
     name = "detect"
     row_schemas = (ImagesWithBoxes,)
@@ -685,7 +712,8 @@ class Detection(Task):
         if any(isinstance(step, crops) for step in transforms_for(self, evaluation=True) or ()):
             raise ValueError(
                 "Detection looks for boxes in the whole image, and its evaluation would crop it; "
-                "give eval_transforms without a crop, such as (Resize(size=800, max_size=1333), Normalize())"
+                "give eval_transforms without a crop, such as (Resize(size=800, max_size=1333), "
+                "Normalize())"
             )
 
     def for_inference(self, rows: RowSchema) -> Task:
@@ -698,8 +726,9 @@ implements(Detection, "weft.tasks.detection:DetectionTask")
 
 @choice
 class Distillation(Task):
-    """Learn from a teacher: from its softened logits (arXiv:1503.02531), or from its class with a distillation token (DeiT,
-    arXiv:2012.12877)."""
+    """Learn from a teacher: from its softened logits (arXiv:1503.02531), or from its class with a
+    distillation token (DeiT, arXiv:2012.12877).
+    """
 
     row_schemas = (Documents, LabelledTexts, LabelledImages)
     packable = False

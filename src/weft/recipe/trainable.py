@@ -11,7 +11,8 @@ from ..support.registry import choice, implements
 class Trainable:
     """Base of what is trained, where not everything is.
 
-    Built with (trainable, model, seed) once the body of the model is frozen; it may add parameters of its own.
+    Built with (trainable, model, seed) once the body of the model is frozen; it may add parameters
+    of its own.
     """
 
     trains_body: ClassVar[bool] = True  # False: the body gives features and drops nothing
@@ -26,8 +27,9 @@ class HeadOnly(Trainable):
 
 @choice
 class LoRA(Trainable):
-    """LoRA: W + alpha / rank · B A for maps of the attention layers. A, B and the head are trained; the exported model has B A merged
-    into W (Hu et al. 2021, arXiv:2106.09685, section 4)."""
+    """LoRA: W + alpha / rank · B A for maps of the attention layers. A, B and the head are trained;
+    the exported model has B A merged into W (Hu et al. 2021, arXiv:2106.09685, section 4).
+    """
 
     rank: PositiveInt = 8
     alpha: PositiveFloat = 16.0

@@ -1,7 +1,10 @@
-"""What is done to an image between the store and the model, as values. Names are those of torchvision.transforms.v2.
+"""What is done to an image between the store and the model, as values. Names are those of
+torchvision.transforms.v2.
 
-A task holds them, in order: what an image goes through is part of what a model was trained to do, so that validation, inference and
-export find it where they find the task. All chance comes from the sample's own generator."""
+A task holds them, in order: what an image goes through is part of what a model was trained to do,
+so that validation, inference and export find it where they find the task. All chance comes from the
+sample's own generator.
+"""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -22,13 +25,15 @@ Range = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 
 
 class Transform:
-    """Base of every transform. What does it is registered with `implements` and built from the value; it is called with the image, its
-    boxes (N × 4 corners x1 y1 x2 y2 in pixels, or None) and the sample's random generator, and returns the image, the boxes and the
-    indices of the boxes that are left (None: all).
+    """Base of every transform. What does it is registered with `implements` and built from the
+    value; it is called with the image, its boxes (N × 4 corners x1 y1 x2 y2 in pixels, or None) and
+    the sample's random generator, and returns the image, the boxes and the indices of the boxes
+    that are left (None: all).
 
     Attributes:
-        stage: "image": reads and gives a PIL image; "normalize": gives a float32 array (channels, rows, columns); "array": reads and
-            gives such an array; "mix": is called with two arrays and the generator, and returns one and the share of the first.
+        stage: "image": reads and gives a PIL image; "normalize": gives a float32 array (channels,
+            rows, columns); "array": reads and gives such an array; "mix": is called with two arrays
+            and the generator, and returns one and the share of the first.
     """
 
     stage: ClassVar[Stage] = "image"
@@ -41,7 +46,9 @@ class Transform:
 def check_transforms(
     transforms: Sequence[Transform] | None, eval_transforms: Sequence[Transform] | None
 ) -> None:
-    """Raise ValueError for transforms in an order that cannot be, or if evaluation would lose the size that training gives."""
+    """Raise ValueError for transforms in an order that cannot be, or if evaluation would lose the
+    size that training gives.
+    """
     check_order(transforms)
     check_order(eval_transforms)
     if transforms is None or eval_transforms is not None:
@@ -49,7 +56,8 @@ def check_transforms(
     nested = [step for several in transforms for step in getattr(several, "transforms", ())]
     if gives_size(nested) and not gives_size(transforms):
         raise ValueError(
-            "transforms resize in RandomChoice or RandomApply alone, which evaluation leaves out; give eval_transforms, such as "
+            "transforms resize in RandomChoice or RandomApply alone, which evaluation leaves out; "
+            "give eval_transforms, such as "
             "(Resize(size=…), Normalize())"
         )
 
@@ -78,7 +86,9 @@ def evaluation_transforms(transforms: Sequence[Transform]) -> tuple[Transform, .
 
 
 def transforms_for(task: Any, evaluation: bool) -> tuple[Transform, ...] | None:
-    """Return the transforms of a task by its fields `transforms` and `eval_transforms`; None: the usual ones, or none at all."""
+    """Return the transforms of a task by its fields `transforms` and `eval_transforms`; None: the
+    usual ones, or none at all.
+    """
     transforms: tuple[Transform, ...] | None = getattr(task, "transforms", None)
     if not evaluation:
         return transforms
@@ -109,8 +119,9 @@ class CenterCrop(Transform):
 
 @choice
 class RandomCrop(Transform):
-    """A square at a random place of the image. With `padding`, the image has the size of the square, and that many black pixels are put
-    around it first."""
+    """A square at a random place of the image. With `padding`, the image has the size of the
+    square, and that many black pixels are put around it first.
+    """
 
     size: PositiveInt
     padding: NonNegativeInt = 0
@@ -124,8 +135,9 @@ class RandomCrop(Transform):
 
 @choice
 class RandomResizedCrop(Transform):
-    """A random part, resized to a square (Szegedy et al. 2014, arXiv:1409.4842, section 6). `scale` is its share of the area, `ratio`
-    its width over its height."""
+    """A random part, resized to a square (Szegedy et al. 2014, arXiv:1409.4842, section 6). `scale`
+    is its share of the area, `ratio` its width over its height.
+    """
 
     size: PositiveInt
     scale: Range = (0.08, 1.0)
@@ -152,7 +164,9 @@ class RandomHorizontalFlip(Transform):
 
 @choice
 class RandomShortestSize(Transform):
-    """Resize with the shorter side drawn from several: multi-scale training at the image's own ratio (DETR, arXiv:2005.12872, section 4)."""
+    """Resize with the shorter side drawn from several: multi-scale training at the image's own
+    ratio (DETR, arXiv:2005.12872, section 4).
+    """
 
     min_size: tuple[PositiveInt, ...]
     max_size: PositiveInt | None = None
@@ -168,7 +182,9 @@ class RandomShortestSize(Transform):
 
 @choice
 class RandomSizeCrop(Transform):
-    """A part whose sides are each drawn between `min_size` and `max_size`, or what the image has (DETR, section 4)."""
+    """A part whose sides are each drawn between `min_size` and `max_size`, or what the image has
+    (DETR, section 4).
+    """
 
     min_size: PositiveInt
     max_size: PositiveInt
@@ -176,7 +192,8 @@ class RandomSizeCrop(Transform):
     def __post_init__(self) -> None:
         if self.min_size > self.max_size:
             raise ValueError(
-                f"RandomSizeCrop.min_size = {self.min_size}: give at most max_size = {self.max_size}"
+                f"RandomSizeCrop.min_size = {self.min_size}: give at most max_size = "
+                f"{self.max_size}"
             )
 
     def for_evaluation(self) -> tuple[Transform, ...]:
@@ -188,7 +205,9 @@ class RandomSizeCrop(Transform):
 
 @choice
 class Normalize(Transform):
-    """Pixels, from 0 to 1, less the mean and divided by the deviation of each channel; a grey image takes the middle of three."""
+    """Pixels, from 0 to 1, less the mean and divided by the deviation of each channel; a grey image
+    takes the middle of three.
+    """
 
     stage = "normalize"
     mean: tuple[float, ...] = IMAGENET_MEAN
@@ -197,13 +216,16 @@ class Normalize(Transform):
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std):
             raise ValueError(
-                f"Normalize.mean has {len(self.mean)} numbers, std {len(self.std)}; give one of each per channel"
+                f"Normalize.mean has {len(self.mean)} numbers, std {len(self.std)}; give one of "
+                "each per channel"
             )
 
 
 @choice
 class RandomErasing(Transform):
-    """With probability `p`, a random rectangle becomes `value` or, as "random", normal noise (Zhong et al. 2017, arXiv:1708.04896)."""
+    """With probability `p`, a random rectangle becomes `value` or, as "random", normal noise (Zhong
+    et al. 2017, arXiv:1708.04896).
+    """
 
     stage = "array"
     p: Fraction = 0.5
@@ -220,8 +242,9 @@ class RandomErasing(Transform):
 
 @choice
 class ColorJitter(Transform):
-    """Brightness, contrast, saturation and hue changed in random order: the first three by a factor of 1 ± the number, hue by at most that
-    share of the colour circle."""
+    """Brightness, contrast, saturation and hue changed in random order: the first three by a factor
+    of 1 ± the number, hue by at most that share of the colour circle.
+    """
 
     brightness: Annotated[float, Field(ge=0)] = 0.0
     contrast: Annotated[float, Field(ge=0)] = 0.0
@@ -234,7 +257,9 @@ class ColorJitter(Transform):
 
 @choice
 class RandAugment(Transform):
-    """`num_ops` operations, each any of fourteen, all at one magnitude (Cubuk et al. 2019, arXiv:1909.13719)."""
+    """`num_ops` operations, each any of fourteen, all at one magnitude (Cubuk et al. 2019,
+    arXiv:1909.13719).
+    """
 
     num_ops: PositiveInt = 2
     magnitude: NonNegativeInt = 9
@@ -243,7 +268,8 @@ class RandAugment(Transform):
     def __post_init__(self) -> None:
         if self.magnitude >= self.num_magnitude_bins:
             raise ValueError(
-                f"RandAugment.magnitude = {self.magnitude}: give less than num_magnitude_bins = {self.num_magnitude_bins}"
+                f"RandAugment.magnitude = {self.magnitude}: give less than num_magnitude_bins = "
+                f"{self.num_magnitude_bins}"
             )
 
     def for_evaluation(self) -> tuple[Transform, ...]:
@@ -265,7 +291,9 @@ class AutoAugment(Transform):
 
 @choice
 class MixUp(Transform):
-    """Two images and their labels, λ of the first and 1 - λ of the second, λ from Beta(alpha, alpha) (Zhang et al. 2017, arXiv:1710.09412)."""
+    """Two images and their labels, λ of the first and 1 - λ of the second, λ from Beta(alpha,
+    alpha) (Zhang et al. 2017, arXiv:1710.09412).
+    """
 
     stage = "mix"
     alpha: PositiveFloat = 1.0
@@ -276,7 +304,9 @@ class MixUp(Transform):
 
 @choice
 class CutMix(Transform):
-    """A rectangle of a second image, its labels weighted by the area (Yun et al. 2019, arXiv:1905.04899)."""
+    """A rectangle of a second image, its labels weighted by the area (Yun et al. 2019,
+    arXiv:1905.04899).
+    """
 
     stage = "mix"
     alpha: PositiveFloat = 1.0
@@ -297,7 +327,8 @@ class _Several(Transform):
         stages = {transform.stage for transform in self.transforms}
         if len(stages) != 1 or stages == {"normalize"}:
             raise ValueError(
-                f"{type(self).__name__}.transforms: give some that read the same, all before Normalize, all after it, or MixUp and CutMix"
+                f"{type(self).__name__}.transforms: give some that read the same, all before "
+                "Normalize, all after it, or MixUp and CutMix"
             )
 
     @property

@@ -1,4 +1,6 @@
-"""The checkpoints of a run: what one holds, how it is saved and copied, and how a run is restored from it."""
+"""The checkpoints of a run: what one holds, how it is saved and copied, and how a run is restored
+from it.
+"""
 
 import time
 from functools import partial
@@ -36,7 +38,9 @@ def find_checkpoint(
     ranks: DistributedRanks,
     report: Report,
 ) -> Checkpoint | None:
-    """Return the newest undamaged checkpoint, from which all ranks continue; None if there is none, also among the copies."""
+    """Return the newest undamaged checkpoint, from which all ranks continue; None if there is none,
+    also among the copies.
+    """
     if copies is not None:
         fetch_checkpoint(directory, copies, ranks, report)
     checkpoint = directory.latest_checkpoint(report, ranks if ranks.splits_weights else Ranks())
@@ -52,7 +56,8 @@ def check_same_step(
     mean = ranks.sum([float(step)])[0] / ranks.size
     if ranks.sum([abs(step - mean)])[0]:
         raise ValueError(
-            f"{directory}: rank {ranks.world_rank} would continue after step {step:,}, but not all others; put run folders on storage "
+            f"{directory}: rank {ranks.world_rank} would continue after step {step:,}, but not all "
+            "others; put run folders on storage "
             "that all ranks share, or remove the checkpoints that only some machines have"
         )
 
@@ -84,7 +89,9 @@ def restore_state(run: Run, checkpoint: Checkpoint) -> None:
 
 
 def validated_step(checkpoint: Checkpoint) -> int:
-    """Return the last step whose validation the checkpoint knows of: a signal may have interrupted that of its own step."""
+    """Return the last step whose validation the checkpoint knows of: a signal may have interrupted
+    that of its own step.
+    """
     step: int = checkpoint.state.get("validated", checkpoint.step)
     return step
 
@@ -95,7 +102,8 @@ def check_fingerprints(run: Run, checkpoint: Checkpoint, directory: RunDirectory
     for name, now in run.fingerprints.items():
         if (before := checkpoint.state[name]) != now:
             raise ValueError(
-                f"{directory}: the {name} changed since this run began (fingerprint {before[:12]}, now {now[:12]}); "
+                f"{directory}: the {name} changed since this run began (fingerprint {before[:12]}, "
+                f"now {now[:12]}); "
                 f"bring the old {name} back, or start another run with --output"
             )
 
@@ -125,7 +133,8 @@ def open_writer(
     copies: CheckpointCopies | None,
     checkpoint: Checkpoint | None,
 ) -> CheckpointWriter | None:
-    """Return what saves checkpoints: on every rank if each has only parts of the weights, else on the first one.
+    """Return what saves checkpoints: on every rank if each has only parts of the weights, else on
+    the first one.
 
     Args:
         directory: of the run, whose disk must have space for one checkpoint more than are kept.
@@ -183,7 +192,9 @@ class RunSaver:
         return self.writer is not None
 
     def save(self) -> float:
-        """Save the current step in the background; return the seconds for which it holds up training."""
+        """Save the current step in the background; return the seconds for which it holds up
+        training.
+        """
         assert self.writer is not None
         begin = time.perf_counter()
         self.saved = self.run.trainer.step
@@ -199,7 +210,9 @@ class RunSaver:
         self.writer.wait()
 
     def save_on_all_ranks(self) -> None:
-        """Save the last step; all ranks wait until the first one has it on disk, which may outlast a collective operation."""
+        """Save the last step; all ranks wait until the first one has it on disk, which may outlast
+        a collective operation.
+        """
         ranks = self.run.trainer.ranks
         token = ranks.common_token()
         self.save_latest()
@@ -221,8 +234,10 @@ def open_copies(
 def fetch_checkpoint(
     directory: RunDirectory, copies: CheckpointCopies, ranks: DistributedRanks, report: Report
 ) -> None:
-    """Download the newest copy of the run's checkpoints if this folder has none as new. On every disk one rank downloads: the one that
-    creates a file there, which is the first rank where all share one disk."""
+    """Download the newest copy of the run's checkpoints if this folder has none as new. On every
+    disk one rank downloads: the one that creates a file there, which is the first rank where all
+    share one disk.
+    """
     root = directory.checkpoints
     storage.make_folder(root)
     token = ranks.common_token()

@@ -25,7 +25,8 @@ RUNS = "runs"  # the folder that runs are written to by default
 
 
 class RunDirectory:
-    """The directory of a run: recipe.json, the user's code, lock, log.jsonl, checkpoints, and the model of a finished run.
+    """The directory of a run: recipe.json, the user's code, lock, log.jsonl, checkpoints, and the
+    model of a finished run.
 
     Args:
         path: of the directory, which need not exist.
@@ -53,7 +54,9 @@ class RunDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the lock of the run within the block, also where a caller of this object holds it already."""
+        """Hold the lock of the run within the block, also where a caller of this object holds it
+        already.
+        """
         if self.is_locked:
             yield
             return
@@ -94,7 +97,9 @@ class RunDirectory:
         return newest_facts(self.checkpoints)
 
     def store(self, recipe: R.Recipe, report: Report) -> None:
-        """Write recipe.json with its own SHA-256, and the code of the user's own parts; report a file that was missing or damaged."""
+        """Write recipe.json with its own SHA-256, and the code of the user's own parts; report a
+        file that was missing or damaged.
+        """
         path = self.path / "recipe.json"
         try:
             R.recipe_from_json(path)

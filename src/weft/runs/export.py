@@ -1,4 +1,6 @@
-"""A run's weights as a model folder, one tensor at a time: of its last step, or of its newest checkpoint."""
+"""A run's weights as a model folder, one tensor at a time: of its last step, or of its newest
+checkpoint.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -44,7 +46,9 @@ class ModelFiles(NamedTuple):
     prepared: PreparedData
 
     def save(self, model: Model, folder: Path, to: str, weights: ReadTensor) -> None:
-        """Write a model on the meta device, whose tensors `weights` reads by name, with its tokenizer."""
+        """Write a model on the meta device, whose tensors `weights` reads by name, with its
+        tokenizer.
+        """
         meta = self.prepared.train.meta
         frame = self.preprocess.frame
         spec = with_special_ids(
@@ -72,8 +76,9 @@ class ModelFiles(NamedTuple):
 
 
 def export_model(run: Run, directory: RunDirectory) -> None:
-    """Write the trained model and its tokenizer to the run directory. The first rank writes one tensor at a time; ranks that have parts of
-    the weights gather it with that one."""
+    """Write the trained model and its tokenizer to the run directory. The first rank writes one
+    tensor at a time; ranks that have parts of the weights gather it with that one.
+    """
     ranks = run.trainer.ranks
     model = build_on_meta(run.recipe.model).to(run.loss.model.dtype)
     state = run.loss.model.state_dict()
@@ -88,7 +93,9 @@ def export_model(run: Run, directory: RunDirectory) -> None:
 
 
 def remove_others(folder: Path) -> None:
-    """Remove files beside a run's model that were read with the model that was there before, such as its tokenizer."""
+    """Remove files beside a run's model that were read with the model that was there before, such
+    as its tokenizer.
+    """
     files = unseal_json((folder / MANIFEST_FILE).read_text("utf-8"))["files"]
     for name in READ_WITH_MODEL:
         if name not in files:

@@ -49,7 +49,8 @@ def average_checkpoints(
         check_fingerprints(run, checkpoint, directory)
     if len(last) < len(steps_to_average):
         report(
-            f"averaged over {len(last)} checkpoints, not {len(steps_to_average)}: the others are missing or damaged"
+            f"averaged over {len(last)} checkpoints, not {len(steps_to_average)}: the others are "
+            "missing or damaged"
         )
     if not ranks.splits_weights:
         return average_states(checkpoint.tensors("model") for checkpoint in last)

@@ -16,7 +16,9 @@ COMPLETE = "complete"
 
 
 def is_complete(run: Run, directory: RunDirectory, report: Report) -> bool:
-    """Return whether a run needs nothing more. Only the first rank knows: others may have another disk."""
+    """Return whether a run needs nothing more. Only the first rank knows: others may have another
+    disk.
+    """
     if run.trainer.step != run.recipe.steps:
         return False
     result = run.trainer.ranks.from_first(partial(result_of, directory))
@@ -26,7 +28,8 @@ def is_complete(run: Run, directory: RunDirectory, report: Report) -> bool:
         report(f"{result}; exporting the model again from the checkpoint")
         return False
     report(
-        f"{directory} is finished: all {run.recipe.steps:,} steps are done; its model is in {directory.model}"
+        f"{directory} is finished: all {run.recipe.steps:,} steps are done; its model is in "
+        f"{directory.model}"
     )
     if run.trainer.ranks.is_first:
         directory.check_log(report)
@@ -34,13 +37,16 @@ def is_complete(run: Run, directory: RunDirectory, report: Report) -> bool:
 
 
 def result_of(directory: RunDirectory) -> str:
-    """Return "complete" for a finished run, what is damaged in its model, or "" for one that is not finished."""
+    """Return "complete" for a finished run, what is damaged in its model, or "" for one that is not
+    finished.
+    """
     return (directory.damage() or COMPLETE) if directory.is_finished() else ""
 
 
 def finish_run(run: Run, directory: RunDirectory, log: RunLog | None, report: Report) -> bool:
-    """Validate, average the weights and export the model; return False if a signal interrupts it. The log is written last, so that
-    the next start does all of it again."""
+    """Validate, average the weights and export the model; return False if a signal interrupts it.
+    The log is written last, so that the next start does all of it again.
+    """
     trainer = run.trainer
     plain = validate_run(run)
     best = trainer.average.best if isinstance(trainer.average, BestWeights) else None

@@ -1,4 +1,6 @@
-"""One trainer per run folder. The kernel holds the lock, so that it is released however the trainer ends."""
+"""One trainer per run folder. The kernel holds the lock, so that it is released however the trainer
+ends.
+"""
 
 import fcntl
 import json
@@ -53,7 +55,9 @@ def is_locked(run: Path) -> bool:
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Wait until no other process is in this block for the same folder; a file system without locks gives none."""
+    """Wait until no other process is in this block for the same folder; a file system without locks
+    gives none.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):
@@ -82,10 +86,12 @@ class RunLock:
             os.close(self.file)
             if not isinstance(error, BlockingIOError):
                 raise ValueError(
-                    f"{run} cannot be locked: {error.strerror}; give a run folder on another file system"
+                    f"{run} cannot be locked: {error.strerror}; give a run folder on another file "
+                    "system"
                 ) from None
             raise ValueError(
-                f"{run} is being trained by {_who(holder)}; wait for it, stop it, or give another run folder"
+                f"{run} is being trained by {_who(holder)}; wait for it, stop it, or give another "
+                "run folder"
             ) from None
         HELD_FILES.add(self.file)
         me = {

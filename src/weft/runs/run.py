@@ -72,8 +72,9 @@ class Run:
         return self.task.loss
 
     def build_trainer(self, ranks: DistributedRanks, starts_from: str | None) -> Trainer:
-        """Build the trainer. Each rank reads its parts of the weights from the model folder `starts_from`, before anything else reads
-        them."""
+        """Build the trainer. Each rank reads its parts of the weights from the model folder
+        `starts_from`, before anything else reads them.
+        """
         recipe = self.recipe
         module = place_on_ranks(
             self.loss,
@@ -123,7 +124,9 @@ class Run:
         )
 
     def check_phases(self) -> None:
-        """Raise ValueError if there is too little text for the rows of a phase to come, or of validation."""
+        """Raise ValueError if there is too little text for the rows of a phase to come, or of
+        validation.
+        """
         recipe = self.recipe
         if recipe.length_schedule:
             for length in {*(length for _, length in recipe.length_schedule), recipe.batch.length}:
@@ -136,7 +139,9 @@ class Run:
         yield from self.trainer.notes()
 
     def config(self) -> dict[str, Any]:
-        """Return the fields of the recipe by their paths; of the model, which may have thousands, only its size."""
+        """Return the fields of the recipe by their paths; of the model, which may have thousands,
+        only its size.
+        """
         fields = flatten_plain(to_plain(self.recipe))
         kept = {name: part for name, part in fields.items() if not name.startswith("model.")}
         return kept | {"parameters": self.recipe.model.parameter_count()}

@@ -39,7 +39,9 @@ def joined_ranks(
     threads: int | None,
     deterministic: bool,
 ) -> Iterator[DistributedRanks]:
-    """Join the processes of a run within the block, in the environment that its recipe asks for; the arguments are its fields."""
+    """Join the processes of a run within the block, in the environment that its recipe asks for;
+    the arguments are its fields.
+    """
     with ExitStack() as stack:
         stack.enter_context(keep_large_allocations())
         stack.enter_context(configured_environment(threads, deterministic))
@@ -82,7 +84,8 @@ def check_start(
     code_changed: bool,
     report: Report = ignore_message,
 ) -> R.Recipe:
-    """Return the recipe with the precision that the run trains in; raise ValueError for what stops a run before its first step.
+    """Return the recipe with the precision that the run trains in; raise ValueError for what stops
+    a run before its first step.
 
     Args:
         recipe: of the run.
@@ -104,7 +107,9 @@ def check_start(
 
 
 def check_arguments(recipe: object, prepared: object) -> None:
-    """Raise ValueError for arguments of another type, such as the name of a file, or that do not fit together."""
+    """Raise ValueError for arguments of another type, such as the name of a file, or that do not
+    fit together.
+    """
     if not isinstance(recipe, R.Recipe):
         raise ValueError(f'train takes a recipe: weft.load_recipe("FILE"), not {recipe!r}'[:200])
     if not isinstance(prepared, PreparedData):
@@ -122,7 +127,8 @@ def check_metric_packages(task: R.Task, metric: str | None, data: R.Data) -> Non
     for package, extra in task.metric_packages.items():
         if find_spec(package) is None:
             raise ValueError(
-                f"validation of {type(task).__name__} needs {package}; {install_extra(extra)}, or leave data.valid out"
+                f"validation of {type(task).__name__} needs {package}; {install_extra(extra)}, or "
+                "leave data.valid out"
             )
 
 
@@ -132,7 +138,9 @@ def decide_precision(
     checkpoint: CheckpointFacts | None = None,
     report: Report = ignore_message,
 ) -> Precision:
-    """Return a precision; of "auto", that of the checkpoint, else bf16 if every rank's device is fast at it."""
+    """Return a precision; of "auto", that of the checkpoint, else bf16 if every rank's device is
+    fast at it.
+    """
     if precision != "auto":
         return precision
     fast_ranks = ranks.sum([float(has_fast_bf16(ranks.device))])[0]

@@ -19,8 +19,10 @@ def load_frozen_models(task: R.Task) -> dict[str, Model]:
 
 
 def check_teacher_pixels(task: R.Task, teacher: Model) -> None:
-    """Raise ValueError where a teacher of images would see pixels that are normalised otherwise than its folder says: student and teacher
-    read one batch. A folder that says nothing means ImageNet's numbers, as in all inference."""
+    """Raise ValueError where a teacher of images would see pixels that are normalised otherwise
+    than its folder says: student and teacher read one batch. A folder that says nothing means
+    ImageNet's numbers, as in all inference.
+    """
     folder = teacher.origin
     if not isinstance(teacher.spec.source, S.Patches) or folder is None:
         return
@@ -32,7 +34,8 @@ def check_teacher_pixels(task: R.Task, teacher: Model) -> None:
     if any(abs(a - b) > TOLERANCE for a, b in pairs):
         known = (folder / IMAGES).exists()
         raise ValueError(
-            f"{folder / IMAGES} {'has' if known else 'is missing, which means'} {theirs}, and the task has {ours}; "
+            f"{folder / IMAGES} {'has' if known else 'is missing, which means'} {theirs}, and the "
+            f"task has {ours}; "
             "student and teacher see the same pixels: give the task the teacher's Normalize"
             + ("" if known else ", or the folder the file that it was trained with")
         )

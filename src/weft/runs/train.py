@@ -1,4 +1,6 @@
-"""Training from a recipe and its prepared data to a model in a run directory. The same call again resumes the run."""
+"""Training from a recipe and its prepared data to a model in a run directory. The same call again
+resumes the run.
+"""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -25,7 +27,9 @@ OnStart = Callable[[Run, float, int], None]
 
 
 class RunStopped(Exception):
-    """A signal stopped a run before its end; the steps so far are saved, and running it again continues it."""
+    """A signal stopped a run before its end; the steps so far are saved, and running it again
+    continues it.
+    """
 
 
 @close_at_exit
@@ -39,22 +43,25 @@ def train(
     on_start: OnStart | None = None,
     code_changed: bool = False,
 ) -> Generator[TrainStep, None, None]:
-    """Train a recipe, or resume it: yield its steps, save checkpoints, and write the model to `<directory>/model` after the last step. A
-    caller may stop at any step, also by the end of the program: the last step is saved.
+    """Train a recipe, or resume it: yield its steps, save checkpoints, and write the model to
+    `<directory>/model` after the last step. A caller may stop at any step, also by the end of the
+    program: the last step is saved.
 
     Args:
         recipe: what to train, and on which device.
         prepared: the data of the recipe, as `weft.prepare(recipe.data)` returns them.
         directory: of the run (default: runs/<name>).
         report: takes each line about what happens (default: stderr, on the first rank).
-        validation_progress: called while the run validates, with the number of samples that are done and of all.
+        validation_progress: called while the run validates, with the number of samples that are
+            done and of all.
         on_start: called before the first step with the run, the seconds of one step and its tokens.
-        code_changed: continue although a file of the user's own parts has changed since the run began.
+        code_changed: continue although a file of the user's own parts has changed since the run
+            began.
 
     Raises:
         ValueError: at the call, for arguments that do not fit together.
-        RunStopped: after Ctrl-C or SIGTERM, once the step at hand is done and saved. The handlers of both signals are
-            those of the caller again by then.
+        RunStopped: after Ctrl-C or SIGTERM, once the step at hand is done and saved. The handlers
+            of both signals are those of the caller again by then.
     """
     check_arguments(recipe, prepared)
     place = run_directory(directory, recipe.name)

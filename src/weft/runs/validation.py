@@ -23,8 +23,9 @@ def validation_pending(run: Run) -> bool:
 
 
 def validate_run(run: Run) -> dict[str, float] | None:
-    """Return the validation loss, its terms and the task's metrics; None without validation data, or if interrupted. Of a mixture every
-    source counts the same."""
+    """Return the validation loss, its terms and the task's metrics; None without validation data,
+    or if interrupted. Of a mixture every source counts the same.
+    """
     valid = run.prepared.valid
     if valid is None:
         return None
@@ -65,7 +66,9 @@ def validation_works(run: Run, samples: LengthLimitedSamples) -> Iterator[RankBa
 
 
 def mean_over_sources(results: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Return what one source gave or, of a mixture, the means over its sources and then each source's own, after its name."""
+    """Return what one source gave or, of a mixture, the means over its sources and then each
+    source's own, after its name.
+    """
     first, *others = results.values()
     if not others:
         return first

@@ -34,13 +34,16 @@ def reproducible_checkpoints(directory: RunDirectory) -> list[Checkpoint]:
         raise ValueError(f"{directory} has no good checkpoint yet; train it first")
     if checkpoints[-1].state["world"] > 1:
         raise ValueError(
-            f"{directory} was trained by {checkpoints[-1].state['world']} ranks; one process cannot reproduce their sums bit for bit"
+            f"{directory} was trained by {checkpoints[-1].state['world']} ranks; one process "
+            "cannot reproduce their sums bit for bit"
         )
     return checkpoints
 
 
 def validate_as_then(run: Run, validated: int) -> None:
-    """Validate where the run did, up to the step `validated`, if that chooses weights; else it changes nothing."""
+    """Validate where the run did, up to the step `validated`, if that chooses weights; else it
+    changes nothing.
+    """
     chooses = isinstance(run.recipe.average, R.BestCheckpoint)
     if chooses and validation_pending(run) and run.trainer.step <= validated:
         validate_run(run)
@@ -60,7 +63,8 @@ def verify_resume(
     device: str | None = None,
     progress: Progress = ignore_progress,
 ) -> ResumeCheck:
-    """Train the last interval again, from the checkpoint before it, and compare every bit with the newest.
+    """Train the last interval again, from the checkpoint before it, and compare every bit with the
+    newest.
 
     Args:
         directory: of the run.

@@ -27,8 +27,8 @@ class ScoreCount(NamedTuple):
 class Pattern:
     """Base of every pattern: which keys a query attends to.
 
-    Built by a `kernels.masks.PatternMask`, which says so for every pair of positions, or by a layer of its own that
-    subclasses `layers.attention.AttentionLayer`.
+    Built by a `kernels.masks.PatternMask`, which says so for every pair of positions, or by a layer
+    of its own that subclasses `layers.attention.AttentionLayer`.
     """
 
     takes_positions: ClassVar[bool] = True  # RoPE and a position bias make sense with it
@@ -58,7 +58,9 @@ class Pattern:
         return ScoreCount(queries, keys, queries * keys)
 
     def projection_flops(self, keys: int, kv_width: int) -> int:
-        """Return the FLOPs on keys and values, `kv_width` numbers per token, before they are attended to."""
+        """Return the FLOPs on keys and values, `kv_width` numbers per token, before they are
+        attended to.
+        """
         return 0
 
     def describe(self) -> str:
@@ -123,7 +125,9 @@ class SlidingWindow(Pattern):
 
 @choice
 class ShiftedWindows(Pattern):
-    """Square windows on the image grid, shifted by `shift`, with a learned bias per offset (Liu et al. 2021, arXiv:2103.14030)."""
+    """Square windows on the image grid, shifted by `shift`, with a learned bias per offset (Liu et
+    al. 2021, arXiv:2103.14030).
+    """
 
     size: PositiveInt = 7
     shift: NonNegativeInt = 0
@@ -145,12 +149,14 @@ class ShiftedWindows(Pattern):
         return f"windows of {self.size} × {self.size}{shifted}"
 
     def check(self, path: str, spec: "Spec") -> Iterator[Problem]:
-        # extra tokens: () on a pure image grid, () too where there is no such field, but then there is no patch either
+        # extra tokens: () on a pure image grid, () too where there is no such field, but then there
+        # is no patch either
         pure = hasattr(spec.source, "patch_size") and not getattr(spec.source, "extra_tokens", ())
         if not pure or not path.startswith("encoder"):
             yield (
                 path,
-                "ShiftedWindows need an encoder on a pure image grid; give source=Patches(extra_tokens=())",
+                "ShiftedWindows need an encoder on a pure image grid; give "
+                "source=Patches(extra_tokens=())",
             )
         if self.shift >= self.size:
             yield f"{path}.shift", f"{self.shift} is not within the window, {self.size}"
@@ -158,7 +164,9 @@ class ShiftedWindows(Pattern):
 
 @choice
 class Linformer(Pattern):
-    """Keys and values projected along the length to `rank` rows (Wang et al. 2020, arXiv:2006.04768)."""
+    """Keys and values projected along the length to `rank` rows (Wang et al. 2020,
+    arXiv:2006.04768).
+    """
 
     length: PositiveInt
     rank: PositiveInt
@@ -183,8 +191,9 @@ class Linformer(Pattern):
 
 
 def sliding_window_block(w: SlidingWindow, queries: int, keys: int) -> int | None:
-    """Queries per block where attention in a window goes block by block (`kernels.block_local`); None: with a mask
-    it takes as long, or less."""
+    """Queries per block where attention in a window goes block by block (`kernels.block_local`);
+    None: with a mask it takes as long, or less.
+    """
     reach = w.before + w.after
     size = min(max(1 << max((reach + 1).bit_length() - 2, 0), 32), 256)  # about half the window
     blocks = -(-queries // size)
@@ -193,9 +202,12 @@ def sliding_window_block(w: SlidingWindow, queries: int, keys: int) -> int | Non
 
 @choice
 class QKNorm:
-    """A norm on the queries and one on the keys, before they are rotated (Dehghani et al. 2023, arXiv:2302.05442, section 2).
+    """A norm on the queries and one on the keys, before they are rotated (Dehghani et al. 2023,
+    arXiv:2302.05442, section 2).
 
-    `over` says what is normalised: each head by itself, with one gain for all heads (Qwen3), or the whole projection (OLMo 2)."""
+    `over` says what is normalised: each head by itself, with one gain for all heads (Qwen3), or the
+    whole projection (OLMo 2).
+    """
 
     norm: Norm = RMSNorm()
     per: Literal["head", "projection"] = "head"
@@ -207,18 +219,21 @@ class Attention(Inner):
 
     Args:
         heads: the number of query heads; it divides the model's width unless `head_dim` is given.
-        kv_heads: the number of key and value heads, 1 for multi-query attention (default: one per query head).
+        kv_heads: the number of key and value heads, 1 for multi-query attention (default: one per
+            query head).
         head_dim: the width d_k of the queries and keys of a head (default: width / heads).
         value_dim: the width d_v of the values of a head (default: d_k).
         pattern: which keys a query attends to.
         rope: rotary positions of queries and keys (default: none).
-        position_bias: what is added to the scores of this block alone; `Stack.position_bias` is shared by all blocks.
-        query_key_positions: how positions p that come with vectors x enter queries and keys: "added", W(x + p) (DETR);
-            "projected", Wx + Vp; "concatenated", a head's [Wx; Vp] (Conditional DETR, arXiv:2108.06152, section 3.2;
-            DAB-DETR); "projected-concatenated", both.
+        position_bias: what is added to the scores of this block alone; `Stack.position_bias` is
+            shared by all blocks.
+        query_key_positions: how positions p that come with vectors x enter queries and keys:
+            "added", W(x + p) (DETR); "projected", Wx + Vp; "concatenated", a head's [Wx; Vp]
+            (Conditional DETR, arXiv:2108.06152, section 3.2; DAB-DETR); "projected-concatenated",
+            both.
         scale: the factor of the scores (default: 1 / √d_k).
-        softcap: c, with which s = Q Kᵀ · scale becomes c · tanh(s / c) before bias and mask (Gemma 2, arXiv:2408.00118,
-            section 2; default: none).
+        softcap: c, with which s = Q Kᵀ · scale becomes c · tanh(s / c) before bias and mask (Gemma
+            2, arXiv:2408.00118, section 2; default: none).
         qk_norm: a norm on queries and keys (default: none).
         bias: whether the projections to queries, keys and values have a bias.
         out_bias: whether the output projection has one.

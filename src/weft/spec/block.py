@@ -12,14 +12,18 @@ from .positions import PositionBias
 
 @choice
 class LayerScale:
-    """A learned gain per channel on a branch's output, small at first (Touvron et al. 2021, arXiv:2103.17239, section 2)."""
+    """A learned gain per channel on a branch's output, small at first (Touvron et al. 2021,
+    arXiv:2103.17239, section 2).
+    """
 
     initial: PositiveFloat = 1e-5
 
 
 @choice
 class Branch:
-    """One residual branch: x <- after(x * residual_scale + drop(layer_scale * out(inner(before(x)))))."""
+    """One residual branch: x <- after(x * residual_scale + drop(layer_scale *
+    out(inner(before(x))))).
+    """
 
     inner: Inner
     before: Norm | None = None
@@ -57,7 +61,8 @@ def deepnorm_scales(
     depth = encoder if part == "encoder" else decoder
     if part not in ("encoder", "decoder") or depth < 1:
         raise ValueError(
-            f"deepnorm({part!r}, encoder={encoder}, decoder={decoder}): name 'encoder' or 'decoder' and give its depth"
+            f"deepnorm({part!r}, encoder={encoder}, decoder={decoder}): name 'encoder' or "
+            "'decoder' and give its depth"
         )
     if not (encoder and decoder):
         return (2 * depth) ** 0.25, (8 * depth) ** -0.25
@@ -85,21 +90,25 @@ class ParallelBlock:
 
 @choice
 class DLCL:
-    """A learned combination of all earlier layers: block l reads sum over k < l of w[l, k] · norm_k(y_k), where y_0 are the embeddings
-    and y_k is the output of block k; what the blocks' outputs give together is the output of the stack. Weights start as a mean (Wang
-    et al. 2019, arXiv:1906.01787, section 3.2)."""
+    """A learned combination of all earlier layers: block l reads sum over k < l of w[l, k] ·
+    norm_k(y_k), where y_0 are the embeddings and y_k is the output of block k; what the blocks'
+    outputs give together is the output of the stack. Weights start as a mean (Wang et al. 2019,
+    arXiv:1906.01787, section 3.2).
+    """
 
     norm: Norm | None = LayerNorm()  # None: as for post-norm blocks, whose outputs have one
 
 
 @choice
 class Stack:
-    """Blocks in order; a depth pattern is a comprehension. `position_scale`: "mlp" scales positions at queries and keys by a map of the
-    vectors, the same in all blocks (DAB-DETR's encoder). `layer_combination`: what a block reads, where not the output of the one
-    before.
+    """Blocks in order; a depth pattern is a comprehension. `position_scale`: "mlp" scales positions
+    at queries and keys by a map of the vectors, the same in all blocks (DAB-DETR's encoder).
+    `layer_combination`: what a block reads, where not the output of the one before.
 
-    The type is open: a subclass in a user's file, such as examples/bahdanau.py, is a stack of something else and may have no blocks. What
-    implements it is built with (spec, width, layers), is called as `model.stack.StackLayer` and has `in_order` and `position_bias`."""
+    The type is open: a subclass in a user's file, such as examples/bahdanau.py, is a stack of
+    something else and may have no blocks. What implements it is built with (spec, width, layers),
+    is called as `model.stack.StackLayer` and has `in_order` and `position_bias`.
+    """
 
     blocks: tuple[Block | ParallelBlock, ...]
     norm: Norm | None = None
@@ -108,7 +117,9 @@ class Stack:
     layer_combination: DLCL | None = None
 
     def shapes(self, width: int) -> Shapes:
-        """Yield name and shape of every parameter outside the blocks; those of a user's stack are measured."""
+        """Yield name and shape of every parameter outside the blocks; those of a user's stack are
+        measured.
+        """
         if type(self) is not Stack:
             rows = measured_shapes(self, width, ())
             yield from (row for row in rows if not row[0].startswith("blocks."))
@@ -119,7 +130,8 @@ class Stack:
         yield from norm_shapes("norm", self.norm, width)
 
     def flops(self, width: int, tokens: int, memory: int) -> int:
-        """Return the FLOPs of one sequence outside the blocks; those of a user's stack are measured.
+        """Return the FLOPs of one sequence outside the blocks; those of a user's stack are
+        measured.
 
         Args:
             width: of the model.
@@ -139,7 +151,9 @@ implements(Stack, "weft.nn.stack:StackLayer")
 
 @choice
 class Pyramid:
-    """Stages on an image grid; between two of them 2×2 neighbours merge and the width doubles (Swin)."""
+    """Stages on an image grid; between two of them 2×2 neighbours merge and the width doubles
+    (Swin).
+    """
 
     stages: tuple[tuple[Block | ParallelBlock, ...], ...]
     norm: Norm | None = None

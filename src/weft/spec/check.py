@@ -71,14 +71,16 @@ def check_parts(spec: Spec) -> Iterator[Problem]:
     if spec.encoder is not None and spec.decoder is not None and spec.target is None:
         yield (
             "target",
-            "the decoder beside an encoder needs an input; give target=SharedTokens(), Tokens(...) or ObjectQueries(...)",
+            "the decoder beside an encoder needs an input; give target=SharedTokens(), Tokens(...) "
+            "or ObjectQueries(...)",
         )
     if (spec.encoder is None or spec.decoder is None) and spec.target is not None:
         yield "target", "only an encoder with a decoder has a target; leave it None"
     if isinstance(spec.target, SharedTokens) and not isinstance(spec.source, Tokens):
         yield (
             "target",
-            "SharedTokens() reads the source's token table, but the source has none; give Tokens(...)",
+            "SharedTokens() reads the source's token table, but the source has none; give "
+            "Tokens(...)",
         )
     if isinstance(spec.encoder, Pyramid) and spec.decoder is not None:
         yield "decoder", "a Pyramid's output is wider than the decoder; leave it None"
@@ -128,7 +130,8 @@ def check_parts(spec: Spec) -> Iterator[Problem]:
         if side > spec.source.positions.count:
             yield (
                 "source.positions.count",
-                f"{spec.source.positions.count} rows and columns for {side} of an image; give {side}",
+                f"{spec.source.positions.count} rows and columns for {side} of an image; give "
+                f"{side}",
             )
     if (
         isinstance(spec.source, Patches)
@@ -239,7 +242,8 @@ def check_attention(path: str, a: Attention, width: int, spec: Spec) -> Iterator
     if decodes and a.pattern.looks_ahead:
         yield (
             f"{path}.pattern",
-            "a decoder of tokens must not look ahead; use CausalAttention() or SlidingWindow(before=…, after=0)",
+            "a decoder of tokens must not look ahead; use CausalAttention() or "
+            "SlidingWindow(before=…, after=0)",
         )
     if a.position_bias is not None:
         yield from a.position_bias.check(f"{path}.position_bias")
@@ -333,7 +337,8 @@ def check_layer_mix(spec: Spec) -> Iterator[Problem]:
     if wrong:
         yield (
             "layer_mix.layers",
-            f"there is no layer {wrong[0]}: 0 are the embeddings, {depth} or -1 is the last block's output",
+            f"there is no layer {wrong[0]}: 0 are the embeddings, {depth} or -1 is the last "
+            "block's output",
         )
     elif len({i % (depth + 1) for i in spec.layer_mix.layers}) < len(spec.layer_mix.layers):
         yield "layer_mix.layers", f"{spec.layer_mix.layers} name a layer twice; each once"

@@ -113,7 +113,9 @@ def position_and_norm_shapes(t: Tokens | SharedTokens, width: int) -> Shapes:
 
 
 def resnet_convolutions(b: ResNet) -> Iterator[tuple[str, tuple[int, int, int, int], int]]:
-    """ResNet v1.5: name, weight shape and stride of every convolution (He et al. 2015, arXiv:1512.03385)."""
+    """ResNet v1.5: name, weight shape and stride of every convolution (He et al. 2015,
+    arXiv:1512.03385).
+    """
     kernel, stride, _ = RESNET_STEMS[b.stem_type]
     yield "stem.convolution", (b.stem_width, b.channels, kernel, kernel), stride
     before = b.stem_width

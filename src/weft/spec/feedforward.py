@@ -11,7 +11,9 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"]
 
 
 class FeedForwardSpec(Inner):
-    """Base of every feed-forward map of one vector per token. Built with (feedforward, width), called with x (B, L, D)."""
+    """Base of every feed-forward map of one vector per token. Built with (feedforward, width),
+    called with x (B, L, D).
+    """
 
 
 @choice
@@ -41,7 +43,9 @@ class MLP(FeedForwardSpec):
 
 @choice
 class GatedMLP(FeedForwardSpec):
-    """down(activation(gate(x)) * up(x)): SwiGLU with silu, GeGLU with gelu (Shazeer 2020, arXiv:2002.05202)."""
+    """down(activation(gate(x)) * up(x)): SwiGLU with silu, GeGLU with gelu (Shazeer 2020,
+    arXiv:2002.05202).
+    """
 
     hidden: PositiveInt
     activation: Activation = "silu"
@@ -65,7 +69,9 @@ class GatedMLP(FeedForwardSpec):
 
 @choice
 class MixtureOfExperts(FeedForwardSpec):
-    """A router sends each token to its `top_k` best of `experts` experts (Shazeer et al. 2017, arXiv:1701.06538)."""
+    """A router sends each token to its `top_k` best of `experts` experts (Shazeer et al. 2017,
+    arXiv:1701.06538).
+    """
 
     experts: PositiveInt
     top_k: PositiveInt

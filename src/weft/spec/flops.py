@@ -19,8 +19,9 @@ def flops(
     target: int | None = None,
     visible: float = 1.0,
 ) -> int:
-    """Forward FLOPs of matrix products for `batch` sequences of `length` (and `target`) tokens, or images, of whose patches the
-    blocks see a fraction `visible`."""
+    """Forward FLOPs of matrix products for `batch` sequences of `length` (and `target`) tokens, or
+    images, of whose patches the blocks see a fraction `visible`.
+    """
     tokens = input_tokens(spec, length, target, visible)
     work = input_flops(spec, length)[2]
     read = tokens.visible if spec.target is None else tokens.target

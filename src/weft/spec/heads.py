@@ -27,7 +27,9 @@ class HeadTransform:
 
 
 class Head:
-    """Base of what a model gives. Built with (head, spec), called with a `layers.sequence.HiddenStates`."""
+    """Base of what a model gives. Built with (head, spec), called with a
+    `layers.sequence.HiddenStates`.
+    """
 
     reads_table: ClassVar[bool] = False  # the layer is also given the token table
     reads_layers: ClassVar[bool] = False  # goes with `Spec.layer_mix`
@@ -62,7 +64,9 @@ def check_labels(labels: tuple[str, ...] | None, outputs: int) -> Iterator[Probl
 
 @choice
 class LMHead(Head):
-    """A score per token of the vocabulary; tied: the rows of the input table. With a `softcap` c, c · tanh(score / c)."""
+    """A score per token of the vocabulary; tied: the rows of the input table. With a `softcap` c, c
+    · tanh(score / c).
+    """
 
     tied: bool = True
     bias: Literal["none", "trained", "buffer"] = "none"
@@ -92,7 +96,8 @@ class LMHead(Head):
         if spec.token_table is None:
             yield (
                 "head",
-                "LMHead needs a token table; give ClassifierHead, TokenClassifierHead, DetectionHead or NoHead",
+                "LMHead needs a token table; give ClassifierHead, TokenClassifierHead, "
+                "DetectionHead or NoHead",
             )
         elif self.tied and spec.embedding_dim != spec.width and self.transform is None:
             yield (
@@ -106,8 +111,8 @@ class ClassifierHead(Head):
     """A score per class from one vector a sequence."""
 
     num_labels: PositiveInt
-    # tokens: a classifier per extra token, averaged (DeiT); sequence: a mean whose weights are a softmax of a learned score per
-    # token (Compact Transformers, arXiv:2104.05704, section 3.2)
+    # tokens: a classifier per extra token, averaged (DeiT); sequence: a mean whose weights are a
+    # softmax of a learned score per token (Compact Transformers, arXiv:2104.05704, section 3.2)
     pooling: Literal["cls", "last", "mean", "tokens", "sequence"] = "cls"
     transform: HeadTransform | None = None
     dropout: Probability = 0.0
@@ -193,8 +198,9 @@ class SpanHead(Head):
 
 @choice
 class DetectionHead(Head):
-    """A class and a box per query (DETR, section 3.2). `scores`: "softmax", where one class more means no object; or "sigmoid", each
-    class by itself, trained with the focal loss (DAB-DETR)."""
+    """A class and a box per query (DETR, section 3.2). `scores`: "softmax", where one class more
+    means no object; or "sigmoid", each class by itself, trained with the focal loss (DAB-DETR).
+    """
 
     num_labels: PositiveInt
     scores: Literal["softmax", "sigmoid"] = "softmax"
@@ -221,7 +227,9 @@ class DetectionHead(Head):
 
 @choice
 class PixelDecoder(Head):
-    """Mask tokens join the visible patches, a light decoder of its own width predicts all pixels (MAE, arXiv:2111.06377)."""
+    """Mask tokens join the visible patches, a light decoder of its own width predicts all pixels
+    (MAE, arXiv:2111.06377).
+    """
 
     width: PositiveInt
     stack: Stack
@@ -251,7 +259,8 @@ class PixelDecoder(Head):
         if not (spec.grid_cells and isinstance(spec.encoder, Stack) and spec.extra_tokens):
             yield (
                 "head",
-                "PixelDecoder are rebuilt from patches behind a class token; give source=Patches(...) and an encoder",
+                "PixelDecoder are rebuilt from patches behind a class token; give "
+                "source=Patches(...) and an encoder",
             )
         if getattr(spec.source, "stem", None) is not None:
             yield (
@@ -281,8 +290,10 @@ class NoHead(Head):
 
 @choice
 class LayerMix:
-    """What a head reads of a stack, where not its output: the outputs of several layers, numbered as transformers' hidden_states, 0 the
-    embeddings, -1 the last (BERT, arXiv:1810.04805, section 5.3 and table 7). `weighted`: a trained softmax over the layers."""
+    """What a head reads of a stack, where not its output: the outputs of several layers, numbered
+    as transformers' hidden_states, 0 the embeddings, -1 the last (BERT, arXiv:1810.04805, section
+    5.3 and table 7). `weighted`: a trained softmax over the layers.
+    """
 
     layers: Annotated[tuple[int, ...], Field(min_length=1)]
     combine: Literal["concat", "sum", "weighted"] = "concat"

@@ -10,7 +10,9 @@ class Init:
 
 @choice
 class NormalInit(Init):
-    """Normal weights, truncated at `truncate_at` standard deviations; with `scale_by_depth`, maps that join the residual are scaled by 1/√(2·depth) (GPT-2)."""
+    """Normal weights, truncated at `truncate_at` standard deviations; with `scale_by_depth`, maps
+    that join the residual are scaled by 1/√(2·depth) (GPT-2).
+    """
 
     std: PositiveFloat = 0.02
     truncate_at: PositiveFloat | None = None
@@ -19,7 +21,9 @@ class NormalInit(Init):
 
 @choice
 class XavierInit(Init):
-    """Uniform weights by fan-in and fan-out (Glorot and Bengio 2010); embeddings are normal with width ** -0.5."""
+    """Uniform weights by fan-in and fan-out (Glorot and Bengio 2010); embeddings are normal with
+    width ** -0.5.
+    """
 
 
 @choice
@@ -31,7 +35,9 @@ class T5Init(Init):
 
 @choice
 class FanInInit(Init):
-    """Each map normal with variance 1 / fan-in, embeddings with variance 1 (Chowdhery et al. 2022, arXiv:2204.02311, section 5)."""
+    """Each map normal with variance 1 / fan-in, embeddings with variance 1 (Chowdhery et al. 2022,
+    arXiv:2204.02311, section 5).
+    """
 
 
 implements(NormalInit, "weft.nn.initialisation:NormalRule")

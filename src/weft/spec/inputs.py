@@ -9,9 +9,10 @@ from .parts import Shapes, linear_flops, linear_shapes
 from .positions import InputPositions, LearnedPositions, LearnedPositions2D, SinusoidalPositions2D
 from .stems import PatchStem, ResNetStemType, resnet_stride
 
-# `Spec.source` and `Spec.target` are closed unions: what a model reads decides how data, batches and `Model.embed` are made,
-# so that a further source is a modality and not a part. So are the positions of a grid of cells (`positions` of Patches and
-# ResNet): their embedding resizes them to other image sizes and drops cells by kind. Positions of tokens are open.
+# `Spec.source` and `Spec.target` are closed unions: what a model reads decides how data, batches
+# and `Model.embed` are made, so that a further source is a modality and not a part. So are the
+# positions of a grid of cells (`positions` of Patches and ResNet): their embedding resizes them to
+# other image sizes and drops cells by kind. Positions of tokens are open.
 
 
 @choice
@@ -39,7 +40,8 @@ class SharedTokens:
 
 @choice
 class Patches:
-    """Square patches, one linear map, extra tokens in front (Dosovitskiy et al. 2020, arXiv:2010.11929).
+    """Square patches, one linear map, extra tokens in front (Dosovitskiy et al. 2020,
+    arXiv:2010.11929).
 
     A `stem` makes the vectors of the patches by convolutions, in place of the linear map."""
 
@@ -57,8 +59,10 @@ class Patches:
 class ResNet:
     """A ResNet, projected to the model's width; positions at every attention (DETR, G6).
 
-    `padding`: of a smaller image in a batch. "zeros": only attention does not see it, as published models do; "masked": nor
-    do convolutions, so that features do not depend on the batch. `stem_type`: the first convolution, as in `ResNetStem`."""
+    `padding`: of a smaller image in a batch. "zeros": only attention does not see it, as published
+    models do; "masked": nor do convolutions, so that features do not depend on the batch.
+    `stem_type`: the first convolution, as in `ResNetStem`.
+    """
 
     depths: tuple[PositiveInt, ...] = (3, 4, 6, 3)
     widths: tuple[PositiveInt, ...] = (256, 512, 1024, 2048)
@@ -83,7 +87,9 @@ class ResNet:
 
 @choice
 class ObjectQueries:
-    """A decoder input that is learned, not read: one vector an object, at every attention or once at the input (DETR, table 3)."""
+    """A decoder input that is learned, not read: one vector an object, at every attention or once
+    at the input (DETR, table 3).
+    """
 
     count: PositiveInt = 100
     at: Literal["attention", "input"] = "attention"
@@ -91,8 +97,9 @@ class ObjectQueries:
 
 @choice
 class AnchorQueries:
-    """A decoder input that is learned: one box an object, refined by the head after every block, whose sines place the query at
-    every attention (DAB-DETR, arXiv:2201.12329, section 4)."""
+    """A decoder input that is learned: one box an object, refined by the head after every block,
+    whose sines place the query at every attention (DAB-DETR, arXiv:2201.12329, section 4).
+    """
 
     count: PositiveInt = 300
 

@@ -51,13 +51,16 @@ class RMSNorm(Norm):
 
 @choice
 class FrozenBatchNorm:
-    """Batch norm with the statistics and the affine map of a pre-trained network, all fixed (DETR, section 4)."""
+    """Batch norm with the statistics and the affine map of a pre-trained network, all fixed (DETR,
+    section 4).
+    """
 
 
 @choice
 class GroupNorm:
-    """Norm over groups of channels of one image, trained (Wu and He 2018, arXiv:1803.08494): unlike batch norm it is the
-    same for any batch, so that micro-batches and ranks do not matter."""
+    """Norm over groups of channels of one image, trained (Wu and He 2018, arXiv:1803.08494): unlike
+    batch norm it is the same for any batch, so that micro-batches and ranks do not matter.
+    """
 
     groups: PositiveInt = 8
 

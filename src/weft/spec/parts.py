@@ -34,12 +34,16 @@ def linear_flops(rows: Shapes, count: int, *names: str) -> int:
 
 
 def measured_shapes(part: Any, *arguments: Any) -> Shapes:
-    """Names and shapes of the parameters of what builds `part` with `arguments`; torch is imported here."""
+    """Names and shapes of the parameters of what builds `part` with `arguments`; torch is imported
+    here.
+    """
     yield from resolve("weft.nn.layers.measure:parameter_shapes")(part, *arguments)
 
 
 def measured_flops(part: Any, width: int, tokens: int) -> int:
-    """FLOPs of the layer that `part` builds for a width, on `tokens` vectors; torch is imported here."""
+    """FLOPs of the layer that `part` builds for a width, on `tokens` vectors; torch is imported
+    here.
+    """
     counted: int = resolve("weft.nn.layers.measure:forward_flops")(part, width, tokens)
     return counted
 

@@ -12,8 +12,8 @@ from .parts import Problem, Shapes, measured_shapes
 class InputPositions:
     """Base of positions that are added to the tokens' vectors at the input.
 
-    Built with (positions, width) into a layer that is called with positions (B, L), or None for 0, 1, 2, …, and the
-    tokens' vectors (B, L, D), and returns what is added to these.
+    Built with (positions, width) into a layer that is called with positions (B, L), or None for 0,
+    1, 2, …, and the tokens' vectors (B, L, D), and returns what is added to these.
     """
 
     width_unit: ClassVar[int] = 1  # divides the width
@@ -34,7 +34,9 @@ class InputPositions:
 
 @choice
 class SinusoidalPositions(InputPositions):
-    """Sines and cosines of the position (Vaswani et al. 2017, section 3.5); Marian writes all sines first."""
+    """Sines and cosines of the position (Vaswani et al. 2017, section 3.5); Marian writes all sines
+    first.
+    """
 
     layout: Literal["interleaved", "halves"] = "interleaved"
     width_unit = 2
@@ -48,7 +50,9 @@ class SinusoidalPositions(InputPositions):
 
 @choice
 class LearnedPositions(InputPositions):
-    """One vector per position; the first `offset` rows of the table belong to no position (RoBERTa, BART: 2)."""
+    """One vector per position; the first `offset` rows of the table belong to no position (RoBERTa,
+    BART: 2).
+    """
 
     count: PositiveInt
     offset: NonNegativeInt = 0
@@ -77,9 +81,12 @@ class LearnedPositions2D:
 
 @choice
 class SinusoidalPositions2D:
-    """Fixed sinusoids of row and column, concatenated (MAE, arXiv:2111.06377; DETR, arXiv:2005.12872, appendix A.4).
+    """Fixed sinusoids of row and column, concatenated (MAE, arXiv:2111.06377; DETR,
+    arXiv:2005.12872, appendix A.4).
 
-    `grid` counts cells from 0 and is stored as a table in the file; `unit` scales the visible image to 2π."""
+    `grid` counts cells from 0 and is stored as a table in the file; `unit` scales the visible image
+    to 2π.
+    """
 
     scale: Literal["grid", "unit"] = "grid"
     temperature: PositiveFloat = 10_000.0  # DAB-DETR: 20, as positions are at most 2π
@@ -101,7 +108,9 @@ class RoPEScaling:
 
 @choice
 class RoPE:
-    """Rotate pairs of q and k by angles that grow with the position (Su et al. 2021, arXiv:2104.09864)."""
+    """Rotate pairs of q and k by angles that grow with the position (Su et al. 2021,
+    arXiv:2104.09864).
+    """
 
     theta: PositiveFloat = 10_000.0
     fraction: PositiveFraction = 1.0  # the share of the head width that turns
@@ -117,7 +126,8 @@ class RoPE:
 class PositionBias:
     """Base of every bias on the attention scores by position.
 
-    Built with (bias, heads) into a layer that is called with a `kernels.masks.Positions` and returns (B or 1, H, L, M).
+    Built with (bias, heads) into a layer that is called with a `kernels.masks.Positions` and
+    returns (B or 1, H, L, M).
     """
 
     def shapes(self, heads: int) -> Shapes:
@@ -135,7 +145,9 @@ class PositionBias:
 
 @choice
 class RelativeBias(PositionBias):
-    """A learned scalar per head and log-spaced distance (Raffel et al. 2020, arXiv:1910.10683, section 2.1)."""
+    """A learned scalar per head and log-spaced distance (Raffel et al. 2020, arXiv:1910.10683,
+    section 2.1).
+    """
 
     buckets: PositiveInt = 32
     max_distance: PositiveInt = 128
@@ -153,7 +165,8 @@ class RelativeBias(PositionBias):
         if self.buckets % 2 or exact < 1 or self.max_distance <= exact:
             yield (
                 path,
-                f"{self.buckets} buckets to distance {self.max_distance}: give an even count of 4 or more and a longer distance",
+                f"{self.buckets} buckets to distance {self.max_distance}: give an even count of 4 "
+                "or more and a longer distance",
             )
 
 

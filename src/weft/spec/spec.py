@@ -78,7 +78,9 @@ class Spec:
 
     @property
     def token_table(self) -> Tokens | None:
-        """The table that the decoder reads, or the encoder where there is no decoder beside it; None: of images or queries."""
+        """The table that the decoder reads, or the encoder where there is no decoder beside it;
+        None: of images or queries.
+        """
         table = self.target if isinstance(self.target, Tokens) else self.source
         return table if isinstance(table, Tokens) and not self.queries else None
 
@@ -171,11 +173,13 @@ def with_dropout(model: Spec, probability: float) -> Spec:
 
 
 def with_drop_path(model: Spec, rate: float) -> Spec:
-    """Return the spec with stochastic depth on every branch, from 0 in the first block linearly to `rate` in the last.
+    """Return the spec with stochastic depth on every branch, from 0 in the first block linearly to
+    `rate` in the last.
 
     Args:
         model: the spec to change.
-        rate: the probability that the last block is skipped (Huang et al. 2016, arXiv:1603.09382, section 4).
+        rate: the probability that the last block is skipped (Huang et al. 2016, arXiv:1603.09382,
+            section 4).
     """
     encoder = model.encoder
     if isinstance(encoder, Pyramid):
@@ -192,8 +196,9 @@ def with_drop_path(model: Spec, rate: float) -> Spec:
 
 
 def with_image_size(model: Spec, size: int) -> Spec:
-    """Return the spec for images of another size: more or fewer patches of the same size. Weights are loaded into it with their grid of
-    positions stretched (Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.2).
+    """Return the spec for images of another size: more or fewer patches of the same size. Weights
+    are loaded into it with their grid of positions stretched (Dosovitskiy et al. 2020,
+    arXiv:2010.11929, section 3.2).
 
     Args:
         model: the spec of an image model.
@@ -236,7 +241,9 @@ def with_label_names(spec: Spec, labels: tuple[str, ...] | list[str] | None) -> 
 
 
 def max_row_length(spec: Spec) -> int | None:
-    """Return the longest row that learned positions and Linformer's projections allow; None without either."""
+    """Return the longest row that learned positions and Linformer's projections allow; None without
+    either.
+    """
     tables = [
         t.positions for t in (spec.source, spec.target) if isinstance(t, Tokens | SharedTokens)
     ]

@@ -19,7 +19,8 @@ class StemShape(NamedTuple):
     pool_stride: int  # 1: no pooling
 
 
-# For photographs, and for images of 32 pixels (He et al. 2015, arXiv:1512.03385, table 1 and section 4.2)
+# For photographs, and for images of 32 pixels (He et al. 2015, arXiv:1512.03385, table 1 and
+# section 4.2)
 RESNET_STEMS: dict[ResNetStemType, StemShape] = {
     "7x7": StemShape(7, 2, 2),
     "3x3": StemShape(3, 1, 1),
@@ -35,7 +36,8 @@ def resnet_stride(stem_type: ResNetStemType, stages: int) -> int:
 class PatchStem:
     """Base of what turns an image into a grid of vectors, one per `Patches.patch_size` pixels.
 
-    Built with (stem, channels, width) into a layer that is called with images (B, C, R, S) and returns (B, D, R / stride, S / stride).
+    Built with (stem, channels, width) into a layer that is called with images (B, C, R, S) and
+    returns (B, D, R / stride, S / stride).
     """
 
     @property
@@ -59,7 +61,8 @@ class PatchStem:
 
 @choice
 class ConvStem(PatchStem):
-    """Convolution, ReLU, max pooling of stride 2, once per layer (Compact Transformers, Hassani et al. 2021, arXiv:2104.05704, section 3.3).
+    """Convolution, ReLU, max pooling of stride 2, once per layer (Compact Transformers, Hassani et
+    al. 2021, arXiv:2104.05704, section 3.3).
 
     The last layer is as wide as the model; `widths` are those of the layers before it."""
 
@@ -73,7 +76,9 @@ class ConvStem(PatchStem):
 
     @property
     def convolution_stride(self) -> int:
-        """1 for kernels of 3 and 5, 2 for 7: half of the kernel less one, as the authors' models are built."""
+        """1 for kernels of 3 and 5, 2 for 7: half of the kernel less one, as the authors' models
+        are built.
+        """
         return max(1, self.kernel_size // 2 - 1)
 
     def shapes(self, channels: int, width: int) -> Shapes:
@@ -98,11 +103,14 @@ class ConvStem(PatchStem):
 
 @choice
 class ResNetStem(PatchStem):
-    """A ResNet whose last map is projected to the model's width: the hybrid of Dosovitskiy et al. 2020 (arXiv:2010.11929, section 3.1),
-    whose R50 keeps three stages and moves the blocks of the fourth into the third. Group norm, so that it trains from scratch.
+    """A ResNet whose last map is projected to the model's width: the hybrid of Dosovitskiy et al.
+    2020 (arXiv:2010.11929, section 3.1), whose R50 keeps three stages and moves the blocks of the
+    fourth into the third. Group norm, so that it trains from scratch.
 
-    `stem_type`: the first convolution. "7x7" has stride 2 and is followed by pooling, for photographs; "3x3" has stride 1 and no pooling,
-    for images of 32 pixels (He et al. 2015, arXiv:1512.03385, section 4.2)."""
+    `stem_type`: the first convolution. "7x7" has stride 2 and is followed by pooling, for
+    photographs; "3x3" has stride 1 and no pooling, for images of 32 pixels (He et al. 2015,
+    arXiv:1512.03385, section 4.2).
+    """
 
     depths: tuple[PositiveInt, ...] = (3, 4, 9)
     widths: tuple[PositiveInt, ...] = (256, 512, 1024)
@@ -117,7 +125,10 @@ class ResNetStem(PatchStem):
 
     def describe(self) -> str:
         first = self.stem_type.replace("x", " × ")
-        return f"a ResNet of {sum(self.depths)} blocks in {len(self.depths)} stages after a convolution of {first}"
+        return (
+            f"a ResNet of {sum(self.depths)} blocks in {len(self.depths)} stages after a "
+            f"convolution of {first}"
+        )
 
 
 implements(ResNetStem, "weft.nn.layers.images.stems:ResNetStemLayer")

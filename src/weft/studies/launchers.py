@@ -1,4 +1,6 @@
-"""Launchers start the runs of a study and wait for them: in this process, or in processes of their own."""
+"""Launchers start the runs of a study and wait for them: in this process, or in processes of their
+own.
+"""
 
 import os
 import signal
@@ -26,7 +28,8 @@ class RunEvent(NamedTuple):
 
     Attributes:
         run: of the study.
-        state: "running" at its start or a step; else how it ended: "done", "failed", or "waiting" if it was stopped and saved.
+        state: "running" at its start or a step; else how it ended: "done", "failed", or "waiting"
+            if it was stopped and saved.
         step: that was taken, where the launcher sees steps.
         line: the last line of a run that failed.
     """
@@ -38,18 +41,22 @@ class RunEvent(NamedTuple):
 
 
 class Launcher(Protocol):
-    """Starts runs, as many at a time as it may, and waits until all have ended. A launcher for Slurm arrays or Ray is another class with
-    this method; a run needs only its directory, whose recipe.json is written, and its prepared data."""
+    """Starts runs, as many at a time as it may, and waits until all have ended. A launcher for
+    Slurm arrays or Ray is another class with this method; a run needs only its directory, whose
+    recipe.json is written, and its prepared data.
+    """
 
     def launch(self, runs: Sequence[StudyRun]) -> Generator[RunEvent, None, None]:
-        """Yield an event at each start or step, and one when a run ends. Failures are recorded with `record_failure`. Closing the
-        iterator stops all runs, which save their last step."""
+        """Yield an event at each start or step, and one when a run ends. Failures are recorded with
+        `record_failure`. Closing the iterator stops all runs, which save their last step.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class ThisProcess:
-    """Runs one after the other in this process, with an event per step. An error is recorded, and ends the study as it ends a single run.
+    """Runs one after the other in this process, with an event per step. An error is recorded, and
+    ends the study as it ends a single run.
 
     Args:
         report: takes each line of a run.
@@ -83,11 +90,12 @@ class ThisProcess:
 
 @dataclass(frozen=True)
 class Processes:
-    """Each run in a process of its own on this machine, which ends with this one. A run that fails is recorded with its last line, and the
-    others continue.
+    """Each run in a process of its own on this machine, which ends with this one. A run that fails
+    is recorded with its last line, and the others continue.
 
     Args:
-        at_most: number of runs at a time. Each uses `recipe.threads` threads, by default its share of the cores.
+        at_most: number of runs at a time. Each uses `recipe.threads` threads, by default its share
+            of the cores.
     """
 
     at_most: int
@@ -128,7 +136,9 @@ class Processes:
 def launcher_for(
     at_a_time: int, report: Callable[[str], None], validation_progress: Progress = ignore_progress
 ) -> Launcher:
-    """Return what starts so many runs at a time: one in this process, several in processes of their own."""
+    """Return what starts so many runs at a time: one in this process, several in processes of their
+    own.
+    """
     return Processes(at_a_time) if at_a_time > 1 else ThisProcess(report, validation_progress)
 
 
@@ -139,8 +149,8 @@ class StopRequest:
 
 
 class RunProcess:
-    """A run in a process of its own, with its output in a file of the run's directory. It is the leader of a new session: Ctrl-C reaches
-    it through this process, once.
+    """A run in a process of its own, with its output in a file of the run's directory. It is the
+    leader of a new session: Ctrl-C reaches it through this process, once.
 
     Args:
         run: of the study, whose recipe.json is written.

@@ -28,7 +28,8 @@ SEEDS = 3
 
 
 class TunePlan(NamedTuple):
-    """Everything that is decided before the first step. A trial is this recipe with another learning rate and seed.
+    """Everything that is decided before the first step. A trial is this recipe with another
+    learning rate and seed.
 
     Attributes:
         folder: of the search; each trial has a folder in it.
@@ -69,8 +70,9 @@ class TunePlan(NamedTuple):
 
     @property
     def majority(self) -> dict[str, Any] | None:
-        """The most frequent class of validation and its share of the rows, the accuracy of always answering it; None of rows without a
-        class."""
+        """The most frequent class of validation and its share of the rows, the accuracy of always
+        answering it; None of rows without a class.
+        """
         store = self.prepared.open_part(next(self.prepared.data.parts("valid")))
         if store.meta.labels is None or "label" not in store.shard(0).batch.schema.names:
             return None
@@ -88,10 +90,12 @@ class TunePlan(NamedTuple):
 
 
 def prepare_trials(folder: Path, data: R.Data, progress: Any = None) -> PreparedData:
-    """Prepare the data of all trials in the folder of a search, which is ours from now on. No other process searches there meanwhile.
+    """Prepare the data of all trials in the folder of a search, which is ours from now on. No other
+    process searches there meanwhile.
 
     Raises:
-        ValueError: if another process uses the folder, or if earlier trials were trained on other data.
+        ValueError: if another process uses the folder, or if earlier trials were trained on other
+            data.
     """
     with RunDirectory(folder).lock():
         # A search that is stopped before its first result finds the folder again
@@ -102,13 +106,15 @@ def prepare_trials(folder: Path, data: R.Data, progress: Any = None) -> Prepared
             if OTHER not in str(error):
                 raise
             raise ValueError(
-                f"{folder} has trials of other rows; undo the change of the data or --seed, or give another --output"
+                f"{folder} has trials of other rows; undo the change of the data or --seed, or "
+                "give another --output"
             ) from None
 
 
 def model_of_unfinished_run(checkpoint: str, folder: Path) -> Path | None:
-    """Return the folder of a model that is exported from the newest checkpoint of a run that is not finished, for all trials in the folder
-    of a search; None for any other checkpoint."""
+    """Return the folder of a model that is exported from the newest checkpoint of a run that is not
+    finished, for all trials in the folder of a search; None for any other checkpoint.
+    """
     run = local_folder(checkpoint)
     if not (run / "recipe.json").is_file() or model_of_run(run) is not None:
         return None
@@ -126,12 +132,16 @@ def model_of_unfinished_run(checkpoint: str, folder: Path) -> Path | None:
 
 
 def default_seeds(prepared: PreparedData) -> int:
-    """Return the number of seeds at the best learning rate: several of few rows, whose results vary more."""
+    """Return the number of seeds at the best learning rate: several of few rows, whose results vary
+    more.
+    """
     return SEEDS if len(prepared.train) < SMALL else 1
 
 
 def tuning_folder(output: str | None, checkpoint: str, data: str) -> Path:
-    """Return the folder of a search (default: runs/<checkpoint>-<data>); ValueError if it holds something else."""
+    """Return the folder of a search (default: runs/<checkpoint>-<data>); ValueError if it holds
+    something else.
+    """
     folder = Path(output or Path(RUNS) / default_run_name(checkpoint, data))
     refuse_strange(folder, MARK, RESULTS_FILE, "recipe.json")
     if (folder / "recipe.json").exists() and not (folder / RESULTS_FILE).exists():

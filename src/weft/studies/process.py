@@ -1,5 +1,6 @@
-"""One run of a study in a process of its own: `python -m weft.studies.process RUN PREPARED PARENT`. It exits with 0 when the run is done,
-and with 75 once it is stopped and saved."""
+"""One run of a study in a process of its own: `python -m weft.studies.process RUN PREPARED PARENT`.
+It exits with 0 when the run is done, and with 75 once it is stopped and saved.
+"""
 
 import os
 import sys

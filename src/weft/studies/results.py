@@ -21,8 +21,9 @@ Result = dict[str, Any]
 
 
 class Results:
-    """The results of all trials in the folder of a search. Their order does not depend on which trial ends first: those that the table
-    has, those of this call as planned, then others that were found.
+    """The results of all trials in the folder of a search. Their order does not depend on which
+    trial ends first: those that the table has, those of this call as planned, then others that were
+    found.
 
     Args:
         plan: of the trials.
@@ -67,7 +68,9 @@ class Results:
         return best_trial(self.in_order(), self.plan)
 
     def best_of_first_seed(self) -> Result:
-        """Return the best trial among those with the first seed: rates are compared at the same one."""
+        """Return the best trial among those with the first seed: rates are compared at the same
+        one.
+        """
         done = self.in_order()
         if not done:
             reason = f"no validation gave a finite {self.plan.metric}; give lower --learning-rates"
@@ -96,8 +99,10 @@ def best_trial(done: list[Result], plan: TunePlan) -> Result:
 
 
 def trial_folders(plan: TunePlan) -> list[Path]:
-    """Return the folders that trials of earlier calls may be in. The last one is that of the whole, which has a copy of the best trial:
-    of a trial whose own folder was removed, the only one. A damaged copy is made again."""
+    """Return the folders that trials of earlier calls may be in. The last one is that of the whole,
+    which has a copy of the best trial: of a trial whose own folder was removed, the only one. A
+    damaged copy is made again.
+    """
     folders = sorted(plan.folder.glob("trial-*"))
     with suppress(ValueError, OSError):
         R.recipe_of_run(plan.folder)
@@ -176,8 +181,9 @@ def results_table(plan: TunePlan, done: list[Result]) -> dict[str, Any]:
 
 
 def publish_best(plan: TunePlan, trial: str) -> None:
-    """Copy a trial's model, log and recipe up: the folder then opens like any finished run. If it has them already, it stays as it is.
-    The curve, which marks a run as finished, goes first and comes last: a call that was killed in between is repaired by the next one.
+    """Copy a trial's model, log and recipe up: the folder then opens like any finished run. If it
+    has them already, it stays as it is. The curve, which marks a run as finished, goes first and
+    comes last: a call that was killed in between is repaired by the next one.
     """
     best = plan.folder / trial
     if is_published(plan, trial):

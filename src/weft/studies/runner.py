@@ -15,9 +15,10 @@ from .runs import StudyRun, check_begun, is_done
 def run_all(
     study: RunDirectory, rounds: Iterable[Sequence[StudyRun]], launcher: Launcher
 ) -> Iterator[RunEvent]:
-    """Run what is not done yet of each round. The next round is asked for when all runs of one have ended, so that a generator decides by
-    their results which runs follow: none, further seeds of the best arm, or those that survive. The same call again continues a study
-    that was stopped or killed, and tries its failed runs again.
+    """Run what is not done yet of each round. The next round is asked for when all runs of one have
+    ended, so that a generator decides by their results which runs follow: none, further seeds of
+    the best arm, or those that survive. The same call again continues a study that was stopped or
+    killed, and tries its failed runs again.
 
     Args:
         study: folder of the study, locked until the end; each run has its own directory in it.
@@ -25,8 +26,8 @@ def run_all(
         launcher: what starts them.
 
     Yields:
-        The events of the launcher. Those of ends come in the order of the runs, also of runs that were done already, so that a result
-        does not depend on which run is faster.
+        The events of the launcher. Those of ends come in the order of the runs, also of runs that
+        were done already, so that a result does not depend on which run is faster.
 
     Raises:
         RunStopped: if a run was stopped, whose result is missing for a decision.

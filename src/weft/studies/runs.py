@@ -31,7 +31,9 @@ class StudyRun(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """The state of a run: waiting for its start or for its next one, running, done, or failed with its last line."""
+    """The state of a run: waiting for its start or for its next one, running, done, or failed with
+    its last line.
+    """
 
     name: str
     state: State
@@ -39,8 +41,9 @@ class RunState(NamedTuple):
 
 
 def study_states(study: Path) -> list[RunState]:
-    """Return the states of all runs of a study by name. The directories of the runs are the only record, and a killed run holds its lock
-    no longer."""
+    """Return the states of all runs of a study by name. The directories of the runs are the only
+    record, and a killed run holds its lock no longer.
+    """
     return [run_state(path.parent) for path in sorted(study.glob("*/recipe.json"))]
 
 

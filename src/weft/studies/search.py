@@ -49,13 +49,14 @@ class TrialStep(NamedTuple):
 def run_trials(
     plan: TunePlan, report: Report, launcher: Launcher | None = None
 ) -> Iterator[TrialStep]:
-    """Run the trials of a plan that are not done; the best of all trials in the folder, those of earlier calls included, becomes the model
-    of the folder.
+    """Run the trials of a plan that are not done; the best of all trials in the folder, those of
+    earlier calls included, becomes the model of the folder.
 
     Args:
         plan: of the trials.
         report: takes each line about what happens.
-        launcher: what starts the trials (default: one after the other in this process, which yields each step).
+        launcher: what starts the trials (default: one after the other in this process, which yields
+            each step).
 
     Raises:
         RunStopped: as `runs.train.train` does.
@@ -72,7 +73,9 @@ def run_trials(
 
 
 def trial_rounds(plan: TunePlan, results: Results, report: Report) -> Iterator[list[StudyRun]]:
-    """First every learning rate with the first seed, then the best one with further seeds (BERT, arXiv:1810.04805, section 4.1)."""
+    """First every learning rate with the first seed, then the best one with further seeds (BERT,
+    arXiv:1810.04805, section 4.1).
+    """
 
     def trials(rates_and_seeds: Iterable[tuple[float, int]]) -> list[StudyRun]:
         recipes = [plan.trial_recipe(rate, seed) for rate, seed in rates_and_seeds]
@@ -85,14 +88,17 @@ def trial_rounds(plan: TunePlan, results: Results, report: Report) -> Iterator[l
     further = trials((best["lr"], seed + i) for i in range(1, plan.seeds))
     if further and best["lr"] not in plan.learning_rates:
         report(
-            f"{best['trial']} of an earlier call is the best with seed {best['seed']} ({plan.metric} {best[plan.metric]:.4f}), "
+            f"{best['trial']} of an earlier call is the best with seed {best['seed']} "
+            f"({plan.metric} {best[plan.metric]:.4f}), "
             f"so further seeds use its learning rate {best['lr']:g}"
         )
     yield further
 
 
 def check_existing_trials(plan: TunePlan, report: Report) -> None:
-    """Build every recipe once, so that a wrong learning rate or a trial of other settings is reported before the first step."""
+    """Build every recipe once, so that a wrong learning rate or a trial of other settings is
+    reported before the first step.
+    """
     for rate in plan.learning_rates:
         for i in range(plan.seeds):
             plan.trial_recipe(rate, plan.recipe.seed + i)
@@ -107,7 +113,9 @@ def check_existing_trials(plan: TunePlan, report: Report) -> None:
 def trial_steps(
     plan: TunePlan, results: Results, events: Iterable[RunEvent], report: Report
 ) -> Iterator[TrialStep]:
-    """Add the trials that end to the results, and yield the steps of the others, or report that they run where no step is seen."""
+    """Add the trials that end to the results, and yield the steps of the others, or report that
+    they run where no step is seen.
+    """
     pace = TimeEstimate((len(plan.learning_rates) + plan.seeds - 1) * plan.recipe.steps)
     trial = ""
     best = None
@@ -116,7 +124,8 @@ def trial_steps(
         if step is None:
             if state == "running":
                 report(
-                    f"{recipe.name} runs in a process of its own; progress: weft status {run.directory}"
+                    f"{recipe.name} runs in a process of its own; progress: weft status "
+                    f"{run.directory}"
                 )
             else:
                 results.add(run, line)

@@ -1,3 +1,5 @@
-"""From a table to a recipe, without torch: defaults by task, checkpoint, size of the data and budget."""
+"""From a table to a recipe, without torch: defaults by task, checkpoint, size of the data and
+budget.
+"""
 
 from .suggest import suggest_recipe as suggest_recipe

@@ -20,14 +20,17 @@ from .suggestion import RUN, Budget, Suggestion, count_steps, first_fields, roun
 BATCH_SIZE = 16
 WEFT_ONLY = (
     "only Weft opens this detector, whose group norm learns; "
-    "transformers opens model=DETR, whose norms stay as they start, or a published DAB-DETR (init_from)"
+    "transformers opens model=DETR, whose norms stay as they start, or a published DAB-DETR "
+    "(init_from)"
 )
 LARGE_BOX = 48  # pixels
 LEAST_STEPS = 1500  # before which a detector finds nothing, however few the images are
 
 
 def box_side(sample: list[SourceRow], side: int) -> float:
-    """Return the usual shorter side of a box in pixels, after images are resized so that their longer side is this."""
+    """Return the usual shorter side of a box in pixels, after images are resized so that their
+    longer side is this.
+    """
     sides = [
         float(min(box[2:])) * side / max(size)
         for row, size in zip(sample, sizes_of(sample), strict=True)

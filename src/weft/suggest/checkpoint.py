@@ -1,4 +1,6 @@
-"""A checkpoint to start from, and its model with the head of a task: that of the family's fine-tuning class, where it has one."""
+"""A checkpoint to start from, and its model with the head of a task: that of the family's
+fine-tuning class, where it has one.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +55,8 @@ class Checkpoint(NamedTuple):
     def tokenizer_file(self) -> str:
         if not find_file(self.folder, "tokenizer.json"):
             raise ValueError(
-                f"{self.folder} holds no tokenizer.json; put the one that the model was trained with beside its weights"
+                f"{self.folder} holds no tokenizer.json; put the one that the model was trained "
+                "with beside its weights"
             )
         return str((self.folder / "tokenizer.json").resolve())
 
@@ -100,7 +103,9 @@ def with_text_head(
     labels: tuple[str, ...] | None,
     dropout: float | None,
 ) -> S.Spec:
-    """Return the model with the task's head. Text-to-text keeps the encoder-decoder; other tasks use its encoder."""
+    """Return the model with the task's head. Text-to-text keeps the encoder-decoder; other tasks
+    use its encoder.
+    """
     spec = checkpoint.spec
     if kind.keeps_decoder:
         spec = with_decoder_start(checkpoint)
@@ -125,8 +130,9 @@ def head_class(family: Family | None, suffix: str) -> str | None:
 
 
 def with_layer_mix(spec: S.Spec, layer_mix: S.LayerMix | None) -> S.Spec:
-    """Return the spec with a head on features of several layers; a pooler that was trained on the last layer's first token is
-    removed."""
+    """Return the spec with a head on features of several layers; a pooler that was trained on the
+    last layer's first token is removed.
+    """
     if layer_mix is None:
         return spec
     if isinstance(spec.head, S.LMHead):
@@ -138,7 +144,9 @@ def with_layer_mix(spec: S.Spec, layer_mix: S.LayerMix | None) -> S.Spec:
 
 
 def with_finetune_dropout(spec: S.Spec, probability: float) -> S.Spec:
-    """Return the spec with dropout where BERT has it: embeddings, attention weights and residual branches, not the hidden layers."""
+    """Return the spec with dropout where BERT has it: embeddings, attention weights and residual
+    branches, not the hidden layers.
+    """
 
     def change(plain: Any) -> Any:
         if isinstance(plain, dict):

@@ -1,5 +1,6 @@
-"""Fine-tuning of a checkpoint: optimiser, learning rates and steps, with the settings of BERT's authors (arXiv:1810.04805, appendix
-A.3)."""
+"""Fine-tuning of a checkpoint: optimiser, learning rates and steps, with the settings of BERT's
+authors (arXiv:1810.04805, appendix A.3).
+"""
 
 from typing import NamedTuple
 
@@ -110,9 +111,12 @@ def suggest_fine_tuning(
 
 
 def choose_optimiser(spec: S.Spec, tuning: FineTuning, rate: float) -> R.AdamW | R.Adafactor:
-    """T5's weights differ in size by a factor of 50, the token table's are the largest: AdamW's steps, equally large for all, hardly move
-    the table (docs/log.md). Its authors fine-tune with Adafactor, whose steps are relative (arXiv:1910.10683, section 3.1.2). Low-rank
-    updates start at zero, and layer-wise rates need AdamW: both keep it. Of the usual learning rates it has the second."""
+    """T5's weights differ in size by a factor of 50, the token table's are the largest: AdamW's
+    steps, equally large for all, hardly move the table (docs/log.md). Its authors fine-tune with
+    Adafactor, whose steps are relative (arXiv:1910.10683, section 3.1.2). Low-rank updates start at
+    zero, and layer-wise rates need AdamW: both keep it. Of the usual learning rates it has the
+    second.
+    """
     if uses_adafactor(spec, tuning):
         return R.Adafactor(lr=rate)
     return R.AdamW(lr=rate, layer_decay=tuning.layer_decay)
@@ -134,5 +138,7 @@ def learning_rates(spec: S.Spec, tuning: FineTuning) -> tuple[float, ...]:
 
 
 def lr_factor(trained: R.HeadOnly | R.LoRA | None) -> float:
-    """A few new weights tolerate a higher learning rate than many trained ones: LoRA's table D.9 has 4e-4 and 5e-4; a linear head on features more."""
+    """A few new weights tolerate a higher learning rate than many trained ones: LoRA's table D.9
+    has 4e-4 and 5e-4; a linear head on features more.
+    """
     return 100.0 if isinstance(trained, R.HeadOnly) else 10.0 if trained else 1.0

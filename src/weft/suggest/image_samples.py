@@ -19,7 +19,9 @@ IMAGE_COMMENTS = COMMENTS | {
 
 
 def sample_images(table: Table, rows: R.RowSchema, classes: Sequence[str]) -> UsableRows:
-    """Return those of the first images that training can use; ValueError if more cannot be used than may be."""
+    """Return those of the first images that training can use; ValueError if more cannot be used
+    than may be.
+    """
     decoded = DecodedWithin(SAMPLE_PIXELS)
     return table.usable(rows, classes, table.sample(SAMPLE_IMAGES), decoded)
 

@@ -97,13 +97,15 @@ def suggest_image_classes(tables: Tables, budget: Budget) -> Suggestion:
     few = warn_if_few(count, "weft tune starts from a pre-trained model")
     return Suggestion(
         TASK,
-        f"Classification of the images of {table.path} into {len(classes)} classes: ViT, made small.",
+        f"Classification of the images of {table.path} into {len(classes)} classes: ViT, made "
+        "small.",
         {
             "images": f"{count:,} ({table.format}), typically {usual_size(sizes)}",
             **({} if table.format == FOLDER.name else {"columns": columns}),
             "classes": f"{len(classes)}: {format_labels(classes)}",
             "image size": f"{side} × {side} pixels after a crop",
-            "architecture": "ViT, which transformers opens; weft.cct (see the file) learns faster, but only Weft opens it",
+            "architecture": "ViT, which transformers opens; weft.cct (see the file) learns faster, "
+            "but only Weft opens it",
             **split.facts(*(f"of the first rows, {note}" for note in sample.notes()), few),
         },
         first_fields(
@@ -134,8 +136,10 @@ def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
 def image_comments(side: int, classes: int) -> dict[str, str]:
     cct = f"image_size={side}, convolutions={int(log2(side // CELLS))}, classes={classes}"
     return IMAGE_COMMENTS | {
-        "model": "nothing is pre-trained; weft tune fine-tunes a pre-trained model on the same images.\n"
-        f'weft.cct("4-3x2", {cct}) learns faster (85.6 beside 83.0 % of CIFAR-10), but only Weft opens it',
+        "model": "nothing is pre-trained; weft tune fine-tunes a pre-trained model on the same "
+        "images.\n"
+        f'weft.cct("4-3x2", {cct}) learns faster (85.6 beside 83.0 % of CIFAR-10), but only Weft '
+        "opens it",
         "batch": "images per step, and tokens in one of them",
     }
 
@@ -179,7 +183,8 @@ def check_choices(
     """Raise ValueError for what images cannot have."""
     if not isinstance(checkpoint.spec.source, S.Patches):
         raise ValueError(
-            f"{checkpoint.name} is a detector; train it on boxes with a recipe like recipes/detr.py:bccd"
+            f"{checkpoint.name} is a detector; train it on boxes with a recipe like "
+            "recipes/detr.py:bccd"
         )
     if tuning.image_size is not None:
         S.with_image_size(checkpoint.spec, tuning.image_size)
@@ -199,7 +204,9 @@ def check_choices(
 
 
 def with_image_head(spec: S.Spec, classes: tuple[str, ...], tuning: FineTuning) -> S.Spec:
-    """Return the spec with a head for these classes: like the old classifier, or a linear map of the class token or of the mean."""
+    """Return the spec with a head for these classes: like the old classifier, or a linear map of
+    the class token or of the mean.
+    """
     old = spec.head
     pooling: Any = "cls" if spec.extra_tokens else "mean"
     new = S.ClassifierHead(num_labels=len(classes), labels=classes, pooling=pooling)
@@ -212,8 +219,9 @@ def with_image_head(spec: S.Spec, classes: tuple[str, ...], tuning: FineTuning) 
 
 
 def image_task(spec: S.Spec, checkpoint: Checkpoint, resized: bool) -> R.Task:
-    """Return the task with the transforms that the checkpoint was trained with; where they are unknown or the size changes, a random
-    resized crop and a flip."""
+    """Return the task with the transforms that the checkpoint was trained with; where they are
+    unknown or the size changes, a random resized crop and a flip.
+    """
     before = checkpoint.task
     transforms = R.transforms_for(before, evaluation=False)
     if transforms is not None and not resized:
@@ -234,7 +242,9 @@ def image_task(spec: S.Spec, checkpoint: Checkpoint, resized: bool) -> R.Task:
 
 
 def resized_first(transforms: tuple[R.Transform, ...]) -> tuple[R.Transform, ...]:
-    """Return the transforms for images of any size: a crop with padding is for images that have its size."""
+    """Return the transforms for images of any size: a crop with padding is for images that have its
+    size.
+    """
     first = transforms[0] if transforms else None
     if isinstance(first, R.RandomCrop) and first.padding:
         return (R.Resize(size=(first.size, first.size)), *transforms)

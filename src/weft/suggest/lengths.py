@@ -29,7 +29,9 @@ def spread(items: Sequence[SourceRow], count: int) -> Sequence[SourceRow]:
 def row_length(
     items: Sequence[SourceRow], row: R.RowSchema, tokenizer: Tokenizer, most: int
 ) -> int:
-    """Return the length that almost all rows fit into; of tagged words all, since a tag must not be cut off."""
+    """Return the length that almost all rows fit into; of tagged words all, since a tag must not be
+    cut off.
+    """
     tagged = isinstance(row, R.TaggedWords)
     some = list(items if tagged else spread(items, SAMPLED_ROWS))
     columns = build_encoder(row, tokenizer, row.labels)(some)

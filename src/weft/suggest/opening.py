@@ -1,4 +1,6 @@
-"""Tables to suggest a recipe for: which row schema a task or a checkpoint expects, and the files of a folder of texts."""
+"""Tables to suggest a recipe for: which row schema a task or a checkpoint expects, and the files of
+a folder of texts.
+"""
 
 import os
 from collections import Counter
@@ -19,7 +21,9 @@ from .pretrain import OBJECTIVES
 
 
 class Reading(NamedTuple):
-    """How the user says that a table is read, see `open_table`, and the seed of the rows that are held out."""
+    """How the user says that a table is read, see `open_table`, and the seed of the rows that are
+    held out.
+    """
 
     columns: Sequence[str] = ()
     column_names: Sequence[str] = ()
@@ -59,7 +63,8 @@ def open_tables(
     boxes = isinstance(expected, R.ImagesWithBoxes)
     if boxes and (len(paths) != 2 or not os.path.isdir(find(paths[1])[0])):
         raise ValueError(
-            "detect reads COCO's layout: give the JSON of the annotations and the folder of the images"
+            "detect reads COCO's layout: give the JSON of the annotations and the folder of the "
+            "images"
         )
     columns, names, label, bad, seed = reading
     is_open = task is None and checkpoint is None and not columns
@@ -71,7 +76,8 @@ def open_tables(
         if not isinstance(expected, R.SourceTargetPairs):
             raise
         raise ValueError(
-            f"{error}; translate reads two files with one sentence per line, or a table with two columns"
+            f"{error}; translate reads two files with one sentence per line, or a table with two "
+            "columns"
         ) from None
     if is_open and table.format == "text":
         return open_tables(paths, valid, reading, "pretrain")
@@ -85,7 +91,8 @@ def check_tunable(task: str | None) -> None:
     if task in OBJECTIVES or task in ("translate", "detect"):
         tunable = ", ".join(R.tunable_names())
         raise ValueError(
-            f"{task} starts from random weights here; leave the checkpoint out, or give a task that fine-tunes one: {tunable}"
+            f"{task} starts from random weights here; leave the checkpoint out, or give a task "
+            f"that fine-tunes one: {tunable}"
         )
     raise ValueError(f"--task {task}: {suggest(task, R.tunable_names())}")
 
@@ -109,7 +116,9 @@ def expected_schema(task: str | None, checkpoint: Checkpoint | None) -> R.RowSch
 
 
 def files_of_folder(folder: str) -> list[str]:
-    """Return a pattern for all files of a folder, or the files where no pattern matches exactly these."""
+    """Return a pattern for all files of a folder, or the files where no pattern matches exactly
+    these.
+    """
     root = Path(find(folder)[0])
     names = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     names = [name for name in names if not any(part.startswith(".") for part in name.parts)]

@@ -166,7 +166,8 @@ def suggest_pretraining(tables: Tables, objective_name: str, budget: Budget) -> 
     length = 1 << int(min(7, max(4, log2(max(tokens, 1) / 200))))
     if tokens < 20 * length:
         raise ValueError(
-            f"{join_names(files)} holds about {size:,} bytes, too few to pre-train on; give more text, or fine-tune with weft tune"
+            f"{join_names(files)} holds about {size:,} bytes, too few to pre-train on; give more "
+            "text, or fine-tune with weft tune"
         )
     length = budget.max_length or length
     rows = budget.batch_size or 32

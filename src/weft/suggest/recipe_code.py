@@ -1,4 +1,6 @@
-"""From values to the text of a recipe: Python as ruff formats it, since every call that has arguments is broken into lines."""
+"""From values to the text of a recipe: Python as ruff formats it, since every call that has
+arguments is broken into lines.
+"""
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass, replace
@@ -13,7 +15,9 @@ USER_CODE = "weft.support.user_code."  # where the parts of a user's own file ar
 
 
 class Call(NamedTuple):
-    """A call that is no value of a recipe, such as that of a family: `weft.bert("tiny", vocab_size=8192)`."""
+    """A call that is no value of a recipe, such as that of a family:
+    `weft.bert("tiny", vocab_size=8192)`.
+    """
 
     function: str
     arguments: dict[str, Any]
@@ -52,7 +56,9 @@ def function_named(name: str) -> Callable[..., Any]:
 
 
 def code(value: Any, column: int = 0, indent: str = "") -> str:
-    """Return the code of a value whose first character stands at `column` of a line that is indented by `indent`."""
+    """Return the code of a value whose first character stands at `column` of a line that is
+    indented by `indent`.
+    """
     if isinstance(value, Name):
         return value.text
     if isinstance(value, Call):
@@ -66,7 +72,9 @@ def code(value: Any, column: int = 0, indent: str = "") -> str:
 
 
 def class_code(kind: type) -> str:
-    """Return how a class is named: one of `weft.recipe` and of a user's file by its name alone, others as `weft.Name`."""
+    """Return how a class is named: one of `weft.recipe` and of a user's file by its name alone,
+    others as `weft.Name`.
+    """
     is_imported = kind.__name__ in R.__all__ or kind.__module__.startswith(USER_CODE)
     return kind.__name__ if is_imported else f"weft.{kind.__name__}"
 
@@ -107,7 +115,9 @@ def tuple_code(items: tuple[Any, ...], column: int, indent: str) -> str:
 
 
 def text_code(text: str) -> str:
-    """Return a string as ruff writes it: in double quotes, unless single ones need fewer backslashes."""
+    """Return a string as ruff writes it: in double quotes, unless single ones need fewer
+    backslashes.
+    """
     plain = repr(text)
     if plain.startswith('"') or '"' in text:
         return plain

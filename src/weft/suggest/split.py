@@ -133,7 +133,9 @@ def hold_out_random(table: Table, usable: UsableRows, seed: int) -> Split:
 
 
 def needed_limit(good: int, bad: int, limit: float) -> float:
-    """Return the fraction of rows that may be set aside on one side of a split: more where chance gave it more than its share."""
+    """Return the fraction of rows that may be set aside on one side of a split: more where chance
+    gave it more than its share.
+    """
     if bad <= allowed_bad_rows(good + bad, limit):
         return limit
     return ceil(1000 * bad / (good + bad)) / 1000

@@ -27,8 +27,8 @@ def suggest_recipe(
 
     Args:
         table: the training data, from `open_table`.
-        task: the name of a task, such as "classify", or of an objective of pre-training, such as "masked-lm" (default: the one whose
-            examples the table looks most like).
+        task: the name of a task, such as "classify", or of an objective of pre-training, such as
+            "masked-lm" (default: the one whose examples the table looks most like).
         checkpoint: a folder, a run, or a name of the hub to start from (default: random weights).
         budget: how long is trained, on how much at once (default: from the task and the data).
         valid: the validation data (default: a part of the table that is held out).

@@ -103,7 +103,9 @@ def rounded_up(number: float, multiple: int, most: int) -> int:
 
 
 def vocabulary_size(characters: float) -> int:
-    """Return a vocabulary whose tokens occur often enough to be learned: about one per 200 characters."""
+    """Return a vocabulary whose tokens occur often enough to be learned: about one per 200
+    characters.
+    """
     return min(32_768, max(512, 1 << max(0, round(log2(max(characters, 1) / 200)))))
 
 
@@ -122,7 +124,9 @@ def count_steps(epochs: float, samples: float, per_step: float, most: int) -> in
 
 
 def first_fields(model: Any, task: Any, data: R.Data, batch: Any, steps: int) -> dict[str, Any]:
-    """Return the fields of a recipe from random weights: a short warm-up, precision by the machine, ten validations."""
+    """Return the fields of a recipe from random weights: a short warm-up, precision by the machine,
+    ten validations.
+    """
     return {
         "model": model,
         "task": task,

@@ -1,5 +1,6 @@
-"""Text-to-text: which columns are source and target, and how a labelled row is written as text (T5, arXiv:1910.10683, section 2.4 and
-appendix D)."""
+"""Text-to-text: which columns are source and target, and how a labelled row is written as text (T5,
+arXiv:1910.10683, section 2.4 and appendix D).
+"""
 
 from collections.abc import Sequence
 
@@ -31,12 +32,15 @@ SOURCE_TARGET_COLUMNS = (
 
 
 def is_text_to_text(task: str | None, checkpoint: Checkpoint, wording: FineTuning) -> bool:
-    """Return whether the data are read as text-to-text if they can be: if --task says so, or of an encoder-decoder without --task."""
+    """Return whether the data are read as text-to-text if they can be: if --task says so, or of an
+    encoder-decoder without --task.
+    """
     if task in (None, TASK) and checkpoint.is_text_to_text:
         return True
     if task == TASK:
         raise ValueError(
-            f"--task {TASK} needs an encoder-decoder with a language modelling head, such as T5 or BART; "
+            f"--task {TASK} needs an encoder-decoder with a language modelling head, such as T5 or "
+            "BART; "
             f"{checkpoint.name} is none"
         )
     if wording.source_prefix or wording.label_texts:
@@ -45,7 +49,9 @@ def is_text_to_text(task: str | None, checkpoint: Checkpoint, wording: FineTunin
 
 
 def find_text_to_text(tables: Tables, task: str | None, wording: FineTuning) -> Examples | None:
-    """Return the rows of a table as text-to-text: source and target texts, or texts and classes. None: they are neither."""
+    """Return the rows of a table as text-to-text: source and target texts, or texts and classes.
+    None: they are neither.
+    """
     if (columns := source_target_columns(tables.train, task)) is not None:
         return find_pairs(tables, columns, wording)
     detected = find_examples(tables)
@@ -56,13 +62,16 @@ def find_text_to_text(tables: Tables, task: str | None, wording: FineTuning) -> 
         return with_summary(detected, build_template(wording, texts, row.label, row.labels, first))
     if task == TASK:
         raise ValueError(
-            f"{tables.path}: which columns are the source and the target? Say --columns SOURCE [SOURCE …] TARGET"
+            f"{tables.path}: which columns are the source and the target? Say --columns SOURCE "
+            "[SOURCE …] TARGET"
         )
     return None
 
 
 def find_pairs(tables: Tables, columns: list[str], wording: FineTuning) -> Examples:
-    """Return the rows of a table whose columns of source and target are known; targets that repeat are labels."""
+    """Return the rows of a table whose columns of source and target are known; targets that repeat
+    are labels.
+    """
     table, valid, _ = tables
     *texts, target = columns
     rows = [*table.rows, *(valid.rows if valid else ())]
@@ -108,7 +117,9 @@ def build_template(
     labels: tuple[str, ...] | None,
     first: Fields,
 ) -> R.TemplatedPairs:
-    """Return the template: the prefix, then the text; several texts each follow the name of their column, as in T5."""
+    """Return the template: the prefix, then the text; several texts each follow the name of their
+    column, as in T5.
+    """
     body = (
         f"{{{texts[0]}}}" if len(texts) == 1 else " ".join(f"{name}: {{{name}}}" for name in texts)
     )
@@ -121,7 +132,8 @@ def build_template(
     wrong = next((name for name in schema.template_columns if name not in first), None)
     if wrong is not None:
         raise ValueError(
-            f"--source-prefix {wording.source_prefix!r}: there is no column {wrong!r}; {suggest(wrong, list(map(str, first)))}"
+            f"--source-prefix {wording.source_prefix!r}: there is no column {wrong!r}; "
+            f"{suggest(wrong, list(map(str, first)))}"
         )
     return schema
 
@@ -133,5 +145,8 @@ def with_summary(detected: Examples, row: R.TemplatedPairs) -> Examples:
         if row.labels
         else f"target text in {row.target!r}"
     )
-    line = f"{detected.train.paths[0]}: {len(detected.rows):,} rows ({form}), source {row.template!r}, {what}: {TASK}"
+    line = (
+        f"{detected.train.paths[0]}: {len(detected.rows):,} rows ({form}), source "
+        f"{row.template!r}, {what}: {TASK}"
+    )
     return detected._replace(task=TASK, row=row, summary=line)

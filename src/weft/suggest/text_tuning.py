@@ -56,7 +56,9 @@ def suggest_text_tuning(
 def find_for_model(
     tables: Tables, task: str | None, checkpoint: Checkpoint, wording: FineTuning
 ) -> Examples:
-    """Find the task for this model. A decoder reads two texts and a score in both orders: GPT's similarity."""
+    """Find the task for this model. A decoder reads two texts and a score in both orders: GPT's
+    similarity.
+    """
     if is_text_to_text(task, checkpoint, wording):
         examples = find_text_to_text(tables, task, wording)
         if examples is not None:
@@ -90,7 +92,8 @@ def task_value(
         auxiliary = "lm_weight" in names and spec.decoder is not None
         if not auxiliary or checkpoint.spec.head != S.LMHead(tied=True):
             raise ValueError(
-                f"--lm-weight {lm_weight:g} is for texts, pairs and endings of a decoder whose language modelling head is "
+                f"--lm-weight {lm_weight:g} is for texts, pairs and endings of a decoder whose "
+                "language modelling head is "
                 "its token table, such as GPT-2; leave it out"
             )
     return examples.kind.for_model(spec, **options)
@@ -99,7 +102,8 @@ def task_value(
 def row_and_length(
     examples: Examples, tokenizer_file: str, max_length: int | None, most: int
 ) -> tuple[R.RowSchema, int, int]:
-    """Return the row schema, the length of a row in tokens, and the number of rows, of which long contexts give several.
+    """Return the row schema, the length of a row in tokens, and the number of rows, of which long
+    contexts give several.
 
     Args:
         examples: what is trained on.

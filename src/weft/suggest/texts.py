@@ -59,7 +59,9 @@ def check_pairs(path: str, row: R.RowSchema) -> None:
 
 
 def suggest_labelled_texts(tables: Tables, task: str | None, budget: Budget) -> Suggestion:
-    """Return a small BERT for what `weft tune` fine-tunes: classes, numbers, endings, tags and answers."""
+    """Return a small BERT for what `weft tune` fine-tunes: classes, numbers, endings, tags and
+    answers.
+    """
     examples = find_examples(tables, task)
     row = examples.row
     if task == "similarity":
@@ -111,7 +113,9 @@ def label_fact(row: R.RowSchema) -> dict[str, str]:
 
 
 def small_bert(examples: Examples, vocab: int, length: int) -> Call:
-    """Return a BERT with the head of a task. Without pre-training the mean of all tokens learns faster than the first token."""
+    """Return a BERT with the head of a task. Without pre-training the mean of all tokens learns
+    faster than the first token.
+    """
     sizes = {"vocab_size": vocab, "positions": length, "init": S.NormalInit(std=0.05)}
     outputs = len(examples.labels or ()) or 1
     head = examples.kind.default_head(family("bert")("tiny", **sizes), examples.labels, 0.1)
@@ -165,7 +169,9 @@ def suggest_translation(tables: Tables, budget: Budget) -> Suggestion:
 
 
 def suggest_text_to_text(tables: Tables, budget: Budget) -> Suggestion:
-    """Return the Transformer of 2017, made small, for texts to write for other texts or for classes."""
+    """Return the Transformer of 2017, made small, for texts to write for other texts or for
+    classes.
+    """
     examples = find_text_to_text(tables, "text2text", FineTuning())
     assert examples is not None
     row = examples.row

@@ -1,4 +1,6 @@
-"""Output: JSON for programs, text for people, a spinner while they wait. Nothing heavy is imported before it is needed."""
+"""Output: JSON for programs, text for people, a spinner while they wait. Nothing heavy is imported
+before it is needed.
+"""
 
 import json
 import os

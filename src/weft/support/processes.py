@@ -12,7 +12,9 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent ends, however that happens. On other systems than Linux, do nothing."""
+    """Ask the kernel to end this process when its parent ends, however that happens. On other
+    systems than Linux, do nothing.
+    """
     if sys.platform != "linux":
         return
     parent = os.getppid()
@@ -23,9 +25,9 @@ def die_with_parent() -> None:
 
 @contextmanager
 def delayed_sigterm() -> Iterator[None]:
-    """
-    Start processes that call `ignore_signals_of_others`: a SIGTERM reaches this process afterwards, and them once they
-    can tell who sent it. PyTorch's own handler ends a worker that has not come so far.
+    """Start processes that call `ignore_signals_of_others`: a SIGTERM reaches this process
+    afterwards, and them once they can tell who sent it. PyTorch's own handler ends a worker that
+    has not come so far.
     """
     if sys.platform != "linux":
         yield
@@ -38,9 +40,9 @@ def delayed_sigterm() -> Iterator[None]:
 
 
 def ignore_signals_of_others() -> None:
-    """
-    Leave it to the parent when this process ends. Ctrl-C and schedulers signal every process of a job, and the parent
-    needs its workers for the step at hand. Its own SIGTERM still ends this process: `multiprocessing` sends it at exit.
+    """Leave it to the parent when this process ends. Ctrl-C and schedulers signal every process of
+    a job, and the parent needs its workers for the step at hand. Its own SIGTERM still ends this
+    process: `multiprocessing` sends it at exit.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform != "linux":  # `sigwaitinfo`, which names the sender, is missing on macOS

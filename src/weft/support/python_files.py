@@ -7,7 +7,9 @@ from types import CodeType
 
 
 class UncachedLoader(SourceFileLoader):
-    """Compile a file at each import: the cache takes a version of the same size and second for the same file."""
+    """Compile a file at each import: the cache takes a version of the same size and second for the
+    same file.
+    """
 
     def get_code(self, fullname: str) -> CodeType:
         code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
@@ -15,7 +17,9 @@ class UncachedLoader(SourceFileLoader):
 
 
 def module_spec_of_file(name: str, path: Path) -> tuple[ModuleSpec, UncachedLoader] | None:
-    """Return what imports a Python file as a module called `name`; None if the file's name does not end in `.py`."""
+    """Return what imports a Python file as a module called `name`; None if the file's name does not
+    end in `.py`.
+    """
     loader = UncachedLoader(name, str(path.absolute()))
     module_spec = spec_from_file_location(name, path, loader=loader)
     return (module_spec, loader) if module_spec is not None and path.suffix == ".py" else None

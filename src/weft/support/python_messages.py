@@ -1,4 +1,6 @@
-"""Errors of functions that a command and a Python call share: they name commands and options, and a Python call names calls."""
+"""Errors of functions that a command and a Python call share: they name commands and options, and a
+Python call names calls.
+"""
 
 import re
 from collections.abc import Callable, Generator
@@ -23,7 +25,10 @@ COMMANDS = (
 SETTING = r"--set ([\w.*]+)=([^\s;,)]+)"
 WITH_OPTIONS = rf"weft ({FUNCTIONS}) (\S+)((?: --[a-z-]+ [^\s;,-][^\s;,]*)+)"
 # a task has its name after it; options of commands without a Python call stay as they are
-OPTION = rf"(?:torchrun|weft [a-z]+) --\S+|--([a-z][a-z-]*)((?:{PLACEHOLDER})+|(?<=--task) (?!out\b)[\w|]+)?"
+OPTION = (
+    rf"(?:torchrun|weft [a-z]+) --\S+|--([a-z][a-z-]*)((?:{PLACEHOLDER})+|(?<=--task) "
+    r"(?!out\b)[\w|]+)?"
+)
 
 
 def in_python(message: str, names: dict[str, str] | None = None) -> str:
@@ -58,10 +63,12 @@ def in_python(message: str, names: dict[str, str] | None = None) -> str:
 
 
 def python_errors(**names: str) -> Callable[[F], F]:
-    """Decorate a public function whose errors may come from what a command calls too; of a generator, also those of its steps.
+    """Decorate a public function whose errors may come from what a command calls too; of a
+    generator, also those of its steps.
 
     Args:
-        names: options of the command that are arguments of another name here, such as set="overrides".
+        names: options of the command that are arguments of another name here, such as
+            set="overrides".
     """
 
     def reworded(error: Exception) -> Exception:

@@ -1,9 +1,9 @@
 """Every choice by name: open sum types whose members may come from a user's own file. No torch.
 
-A *value* is a frozen, validated dataclass that subclasses an open base such as `Norm`; its class name is its `kind` in
-JSON and on the command line. What builds it is registered beside it, as a class or as "module:name", so that torch is
-imported only when something is built. A *named* thing is not a value: a data format, a metric, an attention backend, a
-family.
+A *value* is a frozen, validated dataclass that subclasses an open base such as `Norm`; its class
+name is its `kind` in JSON and on the command line. What builds it is registered beside it, as a
+class or as "module:name", so that torch is imported only when something is built. A *named* thing
+is not a value: a data format, a metric, an attention backend, a family.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,8 @@ from .value_tree import format_tree
 
 T = TypeVar("T")
 F = TypeVar("F")
-# An open base such as Norm is a plain class, checked by isinstance: that is what `arbitrary_types_allowed` means here.
+# An open base such as Norm is a plain class, checked by isinstance: that is what
+# `arbitrary_types_allowed` means here.
 CHECKED = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
 CHOICES: dict[str, type] = {}
 IMPLEMENTATIONS: dict[type, Any] = {}
@@ -39,13 +40,17 @@ NAMED: dict[type, dict[str, Any]] = {}
 
 
 class Named:
-    """Base of what is registered by its `name` and is not part of a spec or a recipe: formats, metrics, families."""
+    """Base of what is registered by its `name` and is not part of a spec or a recipe: formats,
+    metrics, families.
+    """
 
     name: str
 
     @property
     def origin(self) -> tuple[str, str]:
-        """Where it is defined: the same place may register its name again, as a notebook's cell does."""
+        """Where it is defined: the same place may register its name again, as a notebook's cell
+        does.
+        """
         return place_of(type(self))
 
 
@@ -63,7 +68,8 @@ def choice(cls: type[T]) -> type[T]:
     before = CHOICES.get(value.__name__)
     if before is not None and place_of(before) != place_of(value):
         raise ValueError(
-            f"a choice named {value.__name__!r} is already registered by {before.__module__}; pick another name"
+            f"a choice named {value.__name__!r} is already registered by {before.__module__}; pick "
+            "another name"
         )
     validate: Callable[..., None] = value.__init__
 
@@ -172,11 +178,17 @@ def explain_validation_error(cls: type, problems: list[Any]) -> str:
             f"{cls.__name__}.{name} = {shown_input}: give one of {', '.join(dict.fromkeys(kinds))}"
         )
     if problem["type"] == "tuple_type":
-        return f"{cls.__name__}.{name} = {shown_input}: give a tuple, or at the command line a list in quotes: '[…, …]'"
+        return (
+            f"{cls.__name__}.{name} = {shown_input}: give a tuple, or at the command line a "
+            "list in quotes: '[…, …]'"
+        )
     messages = dict.fromkeys(
         f"{p['msg'][:1].lower()}{p['msg'][1:]}" for p in problems if p["input"] is problem["input"]
     )
-    return f"{cls.__name__}.{name} = {shown_input}: {' or '.join(messages).replace(' or input should', ' or')}"
+    return (
+        f"{cls.__name__}.{name} = {shown_input}: "
+        f"{' or '.join(messages).replace(' or input should', ' or')}"
+    )
 
 
 def _expected_kinds(problem: Any) -> list[str]:
@@ -194,7 +206,8 @@ def members(base: type[T]) -> list[type[T]]:
 
 
 def implements(value: type, target: str | None = None) -> Callable[[F], F]:
-    """Register what builds a value: decorate a class or a function, or give "module:name" as `target`.
+    """Register what builds a value: decorate a class or a function, or give "module:name" as
+    `target`.
 
     Args:
         value: the value class.
@@ -211,7 +224,9 @@ def implements(value: type, target: str | None = None) -> Callable[[F], F]:
 
 
 def implementation(value: object) -> Any:
-    """Return what builds `value` (a value or its class), importing it now if it was registered by name."""
+    """Return what builds `value` (a value or its class), importing it now if it was registered by
+    name.
+    """
     cls = value if isinstance(value, type) else type(value)
     for base in cls.__mro__:
         if base in IMPLEMENTATIONS:
@@ -278,10 +293,10 @@ def register(thing: type, name: str) -> Callable[[F], F]: ...
 def register(thing: Any, name: str | None = None) -> Any:
     """Add a part of one's own.
 
-    `@weft.register` above a class that subclasses an open base makes it a value (`class ScaleNorm(weft.Norm)`) or, if
-    the base is registered by name, adds one instance of it under its `name` (`class Fasta(weft.Format)`).
-    `@weft.register(weft.Metric, "recall_at_1")` adds a function under a name, and `weft.register(weft.Family("opt", …))`
-    an instance under its own.
+    `@weft.register` above a class that subclasses an open base makes it a value
+    (`class ScaleNorm(weft.Norm)`) or, if the base is registered by name, adds one instance of it
+    under its `name` (`class Fasta(weft.Format)`). `@weft.register(weft.Metric, "recall_at_1")` adds
+    a function under a name, and `weft.register(weft.Family("opt", …))` an instance under its own.
     """
     if name is not None:
 

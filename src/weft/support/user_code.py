@@ -1,6 +1,8 @@
-"""Python files of parts, the user's own, that are imported before a recipe or a model is read, their SHA-256 stored in the run.
+"""Python files of parts, the user's own, that are imported before a recipe or a model is read,
+their SHA-256 stored in the run.
 
-A file `scale_norm.py` becomes the module `weft.support.user_code.scale_norm`, in worker processes too: their environment names it.
+A file `scale_norm.py` becomes the module `weft.support.user_code.scale_norm`, in worker processes
+too: their environment names it.
 """
 
 import hashlib
@@ -45,7 +47,8 @@ def load_code(paths: list[str]) -> None:
             raise ValueError(f"--code {path}: {error.strerror}") from None
         if name in LOADED and LOADED[name] != code:
             raise ValueError(
-                f"--code {path}: {LOADED[name].path} is already imported as {name}; rename one of them"
+                f"--code {path}: {LOADED[name].path} is already imported as {name}; rename one of "
+                "them"
             )
         if name not in LOADED:
             import_file(name, path)
@@ -90,7 +93,8 @@ def store_code(folder: Path) -> None:
 def load_code_of_run(folder: Path, changed: bool = False) -> None:
     """Import the files that a run began with, if they are as they were.
 
-    A file inside the run's own folder is not imported by itself: a folder from somewhere else could bring it along.
+    A file inside the run's own folder is not imported by itself: a folder from somewhere else could
+    bring it along.
 
     Args:
         folder: of the run.
@@ -110,7 +114,8 @@ def load_code_of_run(folder: Path, changed: bool = False) -> None:
         now = LOADED[name].sha256 if name in LOADED else file_sha256(before.path)
         if now != before.sha256 and not (changed and name in LOADED):
             raise ValueError(
-                f"{before.path} changed since {folder} began (SHA-256 {before.sha256[:12]}, now {now[:12]}); "
+                f"{before.path} changed since {folder} began (SHA-256 {before.sha256[:12]}, now "
+                f"{now[:12]}); "
                 f"bring the old file back, or give --code FILE --code-changed"
             )
         if name not in LOADED and Path(before.path).is_relative_to(folder.resolve()):

@@ -42,7 +42,9 @@ def format_inline(thing: Any) -> str:
 
 
 def format_tree(thing: Any, label: str = "", indent: str = "") -> Iterator[str]:
-    """Yield the lines of a value: one if it fits and has no items, else one per field, indented; repeated items are counted."""
+    """Yield the lines of a value: one if it fits and has no items, else one per field, indented;
+    repeated items are counted.
+    """
     line = f"{indent}{label}{format_inline(thing)}"
     if not (is_tuple_of_values(thing) or is_dataclass(thing)) or (
         len(line) <= LINE_WIDTH and not contains_values(thing)

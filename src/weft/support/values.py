@@ -1,4 +1,6 @@
-"""Plain values: frozen, validated at construction, compared and hashed by content, to JSON and back."""
+"""Plain values: frozen, validated at construction, compared and hashed by content, to JSON and
+back.
+"""
 
 import json
 import re
@@ -24,7 +26,9 @@ def to_plain(thing: Any) -> Any:
 
 
 def from_plain(plain: Any, path: str = "") -> Any:
-    """Rebuild the value that `to_plain` wrote; an error names its path. Nothing is ever imported from JSON."""
+    """Rebuild the value that `to_plain` wrote; an error names its path. Nothing is ever imported
+    from JSON.
+    """
     if isinstance(plain, list):
         return tuple(from_plain(item, f"{path}.{i}".lstrip(".")) for i, item in enumerate(plain))
     if not isinstance(plain, dict):
@@ -35,7 +39,8 @@ def from_plain(plain: Any, path: str = "") -> Any:
         near = closest_name(str(kind), CHOICES)
         near_name = f"did you mean {near!r}? " if near else ""
         raise ValueError(
-            f"{where}unknown choice {kind!r}; {near_name}If it is your own, import its file first; at the command line, give --code FILE"
+            f"{where}unknown choice {kind!r}; {near_name}If it is your own, import its file first; "
+            "at the command line, give --code FILE"
         )
     parts = {
         name: from_plain(part, f"{path}.{name}".lstrip("."))
@@ -93,8 +98,9 @@ def flatten_plain(plain: Any, path: str = "") -> dict[str, Any]:
 
 
 def differing_fields(*values: Any, path: str = "") -> dict[str, tuple[Any, ...]]:
-    """Return where values differ: the outermost part that is of another kind, or a plain field; `*` stands for every item of a tuple,
-    where all differ alike."""
+    """Return where values differ: the outermost part that is of another kind, or a plain field; `*`
+    stands for every item of a tuple, where all differ alike.
+    """
     first = values[0]
     same_kind = all(type(value) is type(first) for value in values)
     if same_kind and is_dataclass(first):
@@ -125,7 +131,8 @@ def get_path(thing: Any, path: str) -> Any:
 
     Args:
         thing: a value, such as a spec or a recipe.
-        path: names of fields and numbers of items, such as "encoder.blocks.0.attention.inner.heads"; `length` counts a tuple.
+        path: names of fields and numbers of items, such as
+            "encoder.blocks.0.attention.inner.heads"; `length` counts a tuple.
 
     Raises:
         UnknownPath: a ValueError that names the path which was probably meant.
@@ -147,7 +154,8 @@ def replace_path(thing: Any, path: str, new: Any) -> Any:
 
     Args:
         thing: a value, such as a spec or a recipe.
-        path: names of fields and numbers of items; `*` is every item of a tuple, as in "encoder.blocks.*.attention.dropout".
+        path: names of fields and numbers of items; `*` is every item of a tuple, as in
+            "encoder.blocks.*.attention.dropout".
         new: what stands there in the copy, which is validated as a whole.
 
     Raises:
@@ -196,7 +204,10 @@ def describe_unknown(thing: Any, path: str) -> str:
     else:
         return f"{path}: give a number for *, to get one part"
     if isinstance(part, tuple):
-        return f"{before} has no item {name!r}; it has {len(part)}, numbered from 0, and * is all of them"
+        return (
+            f"{before} has no item {name!r}; it has {len(part)}, numbered from 0, and * is all "
+            "of them"
+        )
     where = f"{before} ({type(part).__name__})" if before else type(part).__name__
     near = nearest_path(thing, path)
     if near:
@@ -215,8 +226,9 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def nearest_path(thing: Any, path: str) -> str | None:
-    """Return the shortest path of a value that has all names of `path` in their order, and perhaps others between: for
-    "attention.rope" that is "encoder.blocks.*.attention.inner.rope"."""
+    """Return the shortest path of a value that has all names of `path` in their order, and perhaps
+    others between: for "attention.rope" that is "encoder.blocks.*.attention.inner.rope".
+    """
     places = list(dict.fromkeys(_places(thing)))
     wanted = path.split(".")
     last = closest_name(wanted[-1], {place[-1] for place in places})
@@ -228,7 +240,9 @@ def nearest_path(thing: Any, path: str) -> str | None:
 
 
 def _places(thing: Any) -> Iterator[tuple[str, ...]]:
-    """Yield the path of every part of a value, with `*` for the number of an item; equal items are visited once."""
+    """Yield the path of every part of a value, with `*` for the number of an item; equal items are
+    visited once.
+    """
     parts = (
         [("*", item) for item in dict.fromkeys(thing)]
         if isinstance(thing, tuple)
@@ -240,7 +254,9 @@ def _places(thing: Any) -> Iterator[tuple[str, ...]]:
 
 
 def _insert_names(place: tuple[str, ...], wanted: Sequence[str]) -> str | None:
-    """Return the place with the numbers that were wanted, if it ends with the last wanted name and has all others in order."""
+    """Return the place with the numbers that were wanted, if it ends with the last wanted name and
+    has all others in order.
+    """
     left = list(wanted)
     names = []
     for name in place:

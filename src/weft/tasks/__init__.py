@@ -1,4 +1,6 @@
-"""Tasks: what a model is trained to do. One file, one paper: preprocessing, loss, prediction and evaluation together."""
+"""Tasks: what a model is trained to do. One file, one paper: preprocessing, loss, prediction and
+evaluation together.
+"""
 
 import torch
 

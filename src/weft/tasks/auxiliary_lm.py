@@ -1,5 +1,7 @@
-"""GPT's auxiliary loss: in fine-tuning, a decoder also predicts each next token of its input, L3 = L2 + λ · L1 (Radford et al. 2018,
-section 3.2). The language modelling head is the tied token table; the model has no new parameters."""
+"""GPT's auxiliary loss: in fine-tuning, a decoder also predicts each next token of its input, L3 =
+L2 + λ · L1 (Radford et al. 2018, section 3.2). The language modelling head is the tied token table;
+the model has no new parameters.
+"""
 
 from typing import Any, NamedTuple
 
@@ -27,7 +29,8 @@ def check_lm_weight(task: Any, context: TaskContext) -> None:
         s.decoder is None or s.encoder is not None or s.embedding_dim != s.width
     ):
         raise ValueError(
-            f"lm_weight = {task.lm_weight}: only a decoder alone predicts next tokens from its own token table; use 0"
+            f"lm_weight = {task.lm_weight}: only a decoder alone predicts next tokens from its own "
+            "token table; use 0"
         )
 
 

@@ -1,7 +1,8 @@
 """What every task consists of: preprocessing of samples (numpy, pure) and a loss (torch, sums).
 
-A module of this folder defines both as `Preprocess(task, context)` and `Loss(task, context)`. The preprocessing is built first and
-raises ValueError if the model or the data do not fit the task."""
+A module of this folder defines both as `Preprocess(task, context)` and `Loss(task, context)`. The
+preprocessing is built first and raises ValueError if the model or the data do not fit the task.
+"""
 
 from typing import Any, NamedTuple, TypedDict
 
@@ -61,9 +62,12 @@ class LengthLimitedSamples:
 
 
 class Preprocess:
-    """Turns a sample into a row of a batch. A pure function of the sample's index and its random generator.
+    """Turns a sample into a row of a batch. A pure function of the sample's index and its random
+    generator.
 
-    A row may carry `tokens_document_ids`, 1, 2, 3, …: tokens attend only within their own document. Without them, a row is one document."""
+    A row may carry `tokens_document_ids`, 1, 2, 3, …: tokens attend only within their own document.
+    Without them, a row is one document.
+    """
 
     fields: dict[str, tuple[str, int]]  # ragged field -> its stream and what pads it
     terms: tuple[str, ...] = ("token",)  # names of the loss terms, the keys of `loss_counts`
@@ -81,7 +85,9 @@ class Preprocess:
         self.pad_id = context.data.special_tokens.get("pad", 0)
 
     def encoder_decoder_fields(self) -> dict[str, tuple[str, int]]:
-        """Return the fields of an encoder and a decoder: the inputs of each, and the labels of the decoder."""
+        """Return the fields of an encoder and a decoder: the inputs of each, and the labels of the
+        decoder.
+        """
         return {
             "tokens": ("tokens", self.pad_id),
             "target": ("target", self.pad_id),
@@ -91,10 +97,13 @@ class Preprocess:
     def open_samples(
         self, store: Store, length: int, include_partial: bool = False
     ) -> LengthLimitedSamples:
-        """Return samples that become rows of `length`; with `include_partial`, the last, shorter one too."""
+        """Return samples that become rows of `length`; with `include_partial`, the last, shorter
+        one too.
+        """
         if self.max_length is not None and length > self.max_length:
             raise ValueError(
-                f"length = {length}: the model has {self.max_length} learned positions; shorten the rows or give it more"
+                f"length = {length}: the model has {self.max_length} learned positions; shorten "
+                "the rows or give it more"
             )
         return LengthLimitedSamples(self.read_samples(store, length, include_partial), length)
 
@@ -108,11 +117,15 @@ class Preprocess:
         raise NotImplementedError
 
     def term_counts(self, batch: Any) -> dict[str, int]:
-        """Return the number of labels of each loss term in a batch, without the terms of the routers."""
+        """Return the number of labels of each loss term in a batch, without the terms of the
+        routers.
+        """
         return {self.terms[0]: len(batch["labels_at"])}
 
     def loss_counts(self, batch: Any) -> dict[str, int]:
-        """Return the number of labels of each loss term in a batch. The routers count tokens of the stacks that have experts, or images."""
+        """Return the number of labels of each loss term in a batch. The routers count tokens of the
+        stacks that have experts, or images.
+        """
         if not self.expert_stacks:
             return self.term_counts(batch)
         streams = {stream for stream, _ in self.fields.values()}
@@ -130,7 +143,9 @@ class Preprocess:
 
 
 class Loss(nn.Module):
-    """The root of what is trained: loss = sum over terms of weight * (sum of scores / sum of counts), over all micro-batches and ranks."""
+    """The root of what is trained: loss = sum over terms of weight * (sum of scores / sum of
+    counts), over all micro-batches and ranks.
+    """
 
     model: Model  # what is exported
     splits_vocabulary: bool = (
@@ -157,7 +172,9 @@ class Loss(nn.Module):
         ] = []  # (E,) per layer: tokens sent to each expert since it was last empty
 
     def start_at_base_rate(self, base_rate: float, context: TaskContext) -> None:
-        """Start the bias of the model's output at the log-odds of the base rate, unless the model was trained before."""
+        """Start the bias of the model's output at the log-odds of the base rate, unless the model
+        was trained before.
+        """
         out = self.model.head.out
         assert isinstance(out, nn.Linear)
         with_base_rate(out, base_rate)
@@ -165,7 +182,9 @@ class Loss(nn.Module):
             initialise_weights(self.model, context.spec, context.seed, {"head.out.bias"})
 
     def initialise_own_parameters(self, context: TaskContext) -> None:
-        """Initialise the parameters that the task has beside its models, as the model's spec says. Call it after they are built."""
+        """Initialise the parameters that the task has beside its models, as the model's spec says.
+        Call it after they are built.
+        """
         self.to(context.dtype)
         parameters = {
             f"{path}.{name}"
@@ -183,7 +202,9 @@ class Loss(nn.Module):
         return {"token": cross_entropy(answer, selected_labels(batch))}
 
     def router_terms(self) -> dict[str, Tensor]:
-        """Return the router losses of the last forward pass, averaged over the layers of each stack."""
+        """Return the router losses of the last forward pass, averaged over the layers of each
+        stack.
+        """
         routing_of_stack = []
         image = not isinstance(self.model.spec.source, S.Tokens)
         for stack in (
@@ -213,7 +234,9 @@ class Loss(nn.Module):
         return dict(zip(ROUTER_TERMS, (balance, z), strict=True))  # type: ignore[arg-type]
 
     def all_sums(self, answer: Any, batch: Batch) -> dict[str, Tensor]:
-        """Return the sum of every loss term: those of the task and, where the model has experts, those of the routers."""
+        """Return the sum of every loss term: those of the task and, where the model has experts,
+        those of the routers.
+        """
         return self.loss_sums(answer, batch) | (
             self.router_terms() if ROUTER_TERMS[0] in self.weights else {}
         )
@@ -246,8 +269,10 @@ def selected_labels(batch: Batch, field: str = "labels") -> Tensor:
 
 
 def logits_at(model: Model, sequence: HiddenStates, at_T: Tensor) -> Tensor:
-    """Return the logits at some positions of (B * L) alone, since most of the head's cost is the vocabulary. In training the output is
-    padded to a friendly shape; only the first `len(at_T)` rows count."""
+    """Return the logits at some positions of (B * L) alone, since most of the head's cost is the
+    vocabulary. In training the output is padded to a friendly shape; only the first `len(at_T)`
+    rows count.
+    """
     x_TD = sequence.x_BLD.flatten(0, 1)
     keys = sequence_keys(sequence).key_BL.flatten() if model.training else None
     if len(at_T) != len(x_TD):
@@ -307,7 +332,8 @@ def text_room(length: int, special_tokens: int) -> int:
     """Return how many tokens of text fit into a row beside its special tokens."""
     if length <= special_tokens:
         raise ValueError(
-            f"length = {length} leaves no room for text beside {special_tokens} special tokens; use longer rows"
+            f"length = {length} leaves no room for text beside {special_tokens} special tokens; "
+            "use longer rows"
         )
     return length - special_tokens
 
@@ -337,12 +363,14 @@ def check_model(
         )
     if head is not None and not isinstance(s.head, head):
         raise ValueError(
-            f"{name} needs a {head.__name__} head, not {type(s.head).__name__}; use replace(model, head={head.__name__}(…))"
+            f"{name} needs a {head.__name__} head, not {type(s.head).__name__}; use replace(model, "
+            f"head={head.__name__}(…))"
         )
     sizes = [s.vocab_size] if isinstance(s.target, S.Tokens) else []
     if (context.data.vocab_size or 0) > min([s.source.vocab_size, *sizes]):
         raise ValueError(
-            f"the tokenizer has {context.data.vocab_size} tokens, the model {min([s.source.vocab_size, *sizes])}; "
+            f"the tokenizer has {context.data.vocab_size} tokens, the model "
+            f"{min([s.source.vocab_size, *sizes])}; "
             "give the model's source the tokenizer's vocabulary"
         )
 
@@ -352,7 +380,8 @@ def check_rows(task: Any, context: TaskContext) -> None:
     if not isinstance(context.data.rows, task.row_schemas):
         known = " or ".join(schema.__name__ for schema in task.row_schemas)
         raise ValueError(
-            f"{type(task).__name__} reads rows of {known}, not of {type(context.data.rows).__name__}"
+            f"{type(task).__name__} reads rows of {known}, not of "
+            f"{type(context.data.rows).__name__}"
         )
 
 
@@ -372,11 +401,14 @@ def masks(batch: Batch, stream: str = "tokens") -> Masks:
 
 
 def special_ids(task: Any, context: TaskContext, *names: str) -> tuple[int, ...]:
-    """Return the ids of special tokens; raise ValueError with the way to get them if one is missing."""
+    """Return the ids of special tokens; raise ValueError with the way to get them if one is
+    missing.
+    """
     missing = [name for name in names if name not in context.data.special_tokens]
     if missing:
         raise ValueError(
-            f"{type(task).__name__} needs the {' and '.join(missing)} token, which the tokenizer lacks; "
+            f"{type(task).__name__} needs the {' and '.join(missing)} token, which the tokenizer "
+            "lacks; "
             "prepare the data with a tokenizer that has special_tokens=True"
         )
     return tuple(context.data.special_tokens[name] for name in names)
@@ -393,7 +425,8 @@ def check_head(task: Any, context: TaskContext, outputs: int | None = None) -> N
     head = task.head
     if not isinstance(s.head, head):
         raise ValueError(
-            f"{name} needs a {head.__name__} head, not {type(s.head).__name__}; use replace(model, head={head.__name__}(…))"
+            f"{name} needs a {head.__name__} head, not {type(s.head).__name__}; use replace(model, "
+            f"head={head.__name__}(…))"
         )
     labels = context.data.labels
     if outputs is None and not labels:
@@ -409,7 +442,8 @@ def check_head(task: Any, context: TaskContext, outputs: int | None = None) -> N
             else f"{name} reads {expected} output{'s' * (expected != 1)}"
         )
         raise ValueError(
-            f"{why}, the head {num_labels} outputs; use replace(head, num_labels={expected}), or --set model.head.num_labels={expected}"
+            f"{why}, the head {num_labels} outputs; use replace(head, num_labels={expected}), or "
+            f"--set model.head.num_labels={expected}"
         )
     names = getattr(s.head, "labels", None)
     if outputs is None and names is not None and tuple(names) != tuple(labels or ()):

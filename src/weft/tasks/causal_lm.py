@@ -1,4 +1,6 @@
-"""Predict each next token (Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 3.1)."""
+"""Predict each next token (Radford et al. 2018, "Improving Language Understanding by Generative
+Pre-Training", section 3.1).
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +30,9 @@ from .task import EvaluateOptions, EvaluationData, Metrics, TaskImplementation
 
 
 class CausalLMPreprocess(Preprocess):
-    """Inputs are all tokens of a window but the last, labels all but the first. Labels are shifted here and nowhere else."""
+    """Inputs are all tokens of a window but the last, labels all but the first. Labels are shifted
+    here and nowhere else.
+    """
 
     def __init__(self, task: R.CausalLM, context: TaskContext) -> None:
         check_model(task, context, decoder=True)

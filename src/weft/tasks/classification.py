@@ -1,5 +1,6 @@
-"""The class of, or a number for, a text, a pair of texts or an image (BERT, arXiv:1810.04805, section 4.1; GPT, Radford et al. 2018,
-section 3.3; ViT, arXiv:2010.11929, section 3.2)."""
+"""The class of, or a number for, a text, a pair of texts or an image (BERT, arXiv:1810.04805,
+section 4.1; GPT, Radford et al. 2018, section 3.3; ViT, arXiv:2010.11929, section 3.2).
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -50,13 +51,16 @@ def check_classification(task: Value, context: TaskContext) -> None:
     check_head(task, context, 1 if number else None)
     if isinstance(row, R.LabelledImages) != isinstance(context.spec.source, S.Patches):
         raise ValueError(
-            f"the data are {type(row).__name__}, but the model reads {type(context.spec.source).__name__}"
+            f"the data are {type(row).__name__}, but the model reads "
+            f"{type(context.spec.source).__name__}"
         )
     if number != getattr(row, "numeric_label", False):
         raise ValueError(
-            "Regression needs numbers as labels; prepare the data with LabelledTexts(numeric_label=True)"
+            "Regression needs numbers as labels; prepare the data with "
+            "LabelledTexts(numeric_label=True)"
             if number
-            else "the data's labels are numbers; use Regression, or prepare them with LabelledTexts(numeric_label=False)"
+            else "the data's labels are numbers; use Regression, or prepare them with "
+            "LabelledTexts(numeric_label=False)"
         )
     if isinstance(row, R.LabelledTexts) and getattr(task, "transforms", None) is not None:
         raise ValueError("transforms are for images; the data are texts")
@@ -71,7 +75,9 @@ def preprocess_class(context: TaskContext) -> type[Any]:
 
 
 class TextClassificationPreprocess(Preprocess):
-    """Nothing is corrupted: a text or a pair becomes one row, a symmetric pair two of the same length."""
+    """Nothing is corrupted: a text or a pair becomes one row, a symmetric pair two of the same
+    length.
+    """
 
     def __init__(self, task: Value, context: TaskContext) -> None:
         check_classification(task, context)
@@ -165,7 +171,9 @@ class ClassificationLoss(Loss):
         )
 
     def both_order_logits(self, sequence: HiddenStates) -> Tensor:
-        """The vectors of both orders are added before the linear map (GPT, section 3.3: similarity)."""
+        """The vectors of both orders are added before the linear map (GPT, section 3.3:
+        similarity).
+        """
         head = self.model.head
         assert isinstance(head, ClassifierHeadLayer)
         assert isinstance(head.out, nn.Linear)
@@ -188,8 +196,9 @@ class ClassificationLoss(Loss):
 
 
 def label_cross_entropy(logits_BV: Tensor, batch: Batch, smoothing: float) -> Tensor:
-    """The sum over samples; where two are mixed, both labels by their weights (mixup, arXiv:1710.09412, section 2: the loss is linear in
-    the target)."""
+    """The sum over samples; where two are mixed, both labels by their weights (mixup,
+    arXiv:1710.09412, section 2: the loss is linear in the target).
+    """
     if "mixed_labels" not in batch:
         return cross_entropy(logits_BV, selected_labels(batch), smoothing)
     logits_BV = logits_BV.to(accumulation_dtype(logits_BV))

@@ -1,4 +1,6 @@
-"""Denoising: reconstruct a text whose spans are infilled and whose sentences are shuffled (BART, arXiv:1910.13461, section 2.2)."""
+"""Denoising: reconstruct a text whose spans are infilled and whose sentences are shuffled (BART,
+arXiv:1910.13461, section 2.2).
+"""
 
 import numpy as np
 
@@ -27,7 +29,8 @@ class DenoisingPreprocess(Preprocess):
         check_model(task, context, encoder=True, decoder=True)
         if task.shuffle_sentences and not getattr(context.data.rows, "sentence_boundaries", False):
             raise ValueError(
-                "shuffle_sentences reads sentences; prepare the data with Documents(sentence_boundaries=True), or Denoising(shuffle_sentences=False)"
+                "shuffle_sentences reads sentences; prepare the data with "
+                "Documents(sentence_boundaries=True), or Denoising(shuffle_sentences=False)"
             )
         super().__init__(task, context)
         self.bos_id, self.eos_id, self.mask = special_ids(task, context, "bos", "eos", "mask")

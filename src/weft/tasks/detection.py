@@ -1,4 +1,6 @@
-"""Boxes and classes of the objects of an image, as a set (DETR, Carion et al. 2020, arXiv:2005.12872)."""
+"""Boxes and classes of the objects of an image, as a set (DETR, Carion et al. 2020,
+arXiv:2005.12872).
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -80,7 +82,9 @@ class DetectionPreprocess(Preprocess):
         }
 
     def term_counts(self, batch: Any) -> dict[str, float]:  # type: ignore[override]
-        """Boxes are divided by their number, classes as their scores say: known before anything is matched."""
+        """Boxes are divided by their number, classes as their scores say: known before anything is
+        matched.
+        """
         counts_B = (batch["labels"] != IGNORE_INDEX).sum(1)
         boxes = float(counts_B.sum())
         classes = self.scores.count(counts_B, self.queries)
@@ -136,8 +140,9 @@ class DetectionLoss(Loss):
             self.initialise_own_parameters(context)
 
     def forward_outputs(self, batch: Batch) -> Detections:
-        """Of every layer that has a loss, the last one last: logits (Y, B, N, V) and boxes (Y, B, N, 4); noised queries follow the
-        learned ones."""
+        """Of every layer that has a loss, the last one last: logits (Y, B, N, V) and boxes (Y, B,
+        N, 4); noised queries follow the learned ones.
+        """
         model = self.model
         image_BCRS = batch["image"].to(model.dtype)
         mask_BRS = batch.get("image_attention_mask")
@@ -183,7 +188,9 @@ class DetectionLoss(Loss):
         return {f"{prefix}class": classes, f"{prefix}l1": l1, f"{prefix}giou": giou}
 
     def noised_sums(self, logits: Tensor, boxes: Tensor, objects: Objects) -> dict[str, Tensor]:
-        """Each noised query is for the box that it was made of, without matching (DN-DETR, section 4.3)."""
+        """Each noised query is for the box that it was made of, without matching (DN-DETR, section
+        4.3).
+        """
         assert self.task.denoising is not None
         shape = (objects.label_BM.shape[1], self.task.denoising.groups)
         logits, boxes = (t.unflatten(2, shape) for t in (logits, boxes))
@@ -199,8 +206,9 @@ class DetectionTask(TaskImplementation):
     loss_class = DetectionLoss
 
     def predict_store(self, store: Store, options: EvaluateOptions) -> list[Any]:
-        """As everywhere, but one image at a time where convolutions read the padding of smaller images, as in published models: what is
-        found in an image must not depend on the others."""
+        """As everywhere, but one image at a time where convolutions read the padding of smaller
+        images, as in published models: what is found in an image must not depend on the others.
+        """
         source = self.context.spec.source
         assert isinstance(source, S.ResNet)
         if source.padding == "zeros":
@@ -208,7 +216,9 @@ class DetectionTask(TaskImplementation):
         return super().predict_store(store, options)
 
     def predict(self, outputs: Any, batch: Batch) -> list[Any]:
-        """Of each image its boxes, the surest first: class, score, and x, y, width and height in pixels of the stored image."""
+        """Of each image its boxes, the surest first: class, score, and x, y, width and height in
+        pixels of the stored image.
+        """
         N = self.context.spec.queries
         scores = build_scores(self.task, self.context.spec)
         score_BNV = scores.probabilities(outputs.logits_BNV[-1, :, :N].double())

@@ -1,4 +1,6 @@
-"""Noised boxes as queries beside the learned ones (DN-DETR, Li et al. 2022, arXiv:2203.01305, section 4)."""
+"""Noised boxes as queries beside the learned ones (DN-DETR, Li et al. 2022, arXiv:2203.01305,
+section 4).
+"""
 
 from dataclasses import replace
 
@@ -22,7 +24,9 @@ def noise_objects(
     task: R.DenoisingQueries,
     rng: np.random.Generator,
 ) -> ArrayRow:
-    """Versions of every box and class of an image: boxes (M, groups · 4) as centre and sides, labels (M, groups)."""
+    """Versions of every box and class of an image: boxes (M, groups · 4) as centre and sides,
+    labels (M, groups).
+    """
     shape = (len(boxes_M4), task.groups)
     draw = rng.random((*shape, 4)) * 2 - 1
     centre = boxes_M4[:, None, :2]
@@ -39,10 +43,13 @@ def noise_objects(
 
 
 def add_noised_queries(queries: ObjectStates, content_BMPD: Tensor, batch: Batch) -> ObjectStates:
-    """The learned queries, then the noised ones, box by box, so that a query's place does not depend on the batch.
+    """The learned queries, then the noised ones, box by box, so that a query's place does not
+    depend on the batch.
 
-    Noised queries see their own group and the learned queries, learned ones only each other (section 4.4): what they say without
-    noised ones beside them. Left out is the paper's indicator, a number in the content that tells one kind from the other."""
+    Noised queries see their own group and the learned queries, learned ones only each other
+    (section 4.4): what they say without noised ones beside them. Left out is the paper's indicator,
+    a number in the content that tells one kind from the other.
+    """
     assert queries.anchor_BN4 is not None
     B, M, P, _ = content_BMPD.shape
     is_object_BM1 = (batch["labels"] != IGNORE_INDEX)[..., None]

@@ -1,4 +1,6 @@
-"""Which prediction is for which labelled box, and how far it is off (DETR, arXiv:2005.12872, section 3.1; appendix A.2)."""
+"""Which prediction is for which labelled box, and how far it is off (DETR, arXiv:2005.12872,
+section 3.1; appendix A.2).
+"""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +14,8 @@ from ..nn.kernels.cross_entropy import IGNORE_INDEX
 from ..nn.layers.images.boxes import generalized_iou
 
 LARGEST = 1e30  # of a cost, in place of what is not a number: the loss tells the guard, not scipy
-ALPHA = 0.25  # focal loss: the weight of what is there; 1 - ALPHA of what is not (arXiv:1708.02002, section 4)
+# focal loss: the weight of what is there; 1 - ALPHA of what is not (arXiv:1708.02002, section 4)
+ALPHA = 0.25
 
 
 class Objects(NamedTuple):
@@ -41,7 +44,9 @@ class Scores:
         return -self.probabilities(logits_V)
 
     def sum(self, logits_V: Tensor, label: Tensor) -> Tensor:
-        """Cross entropy with labels (…), of which -1 is no object, which weighs less, and IGNORE_INDEX nothing."""
+        """Cross entropy with labels (…), of which -1 is no object, which weighs less, and
+        IGNORE_INDEX nothing.
+        """
         V = logits_V.shape[-1]
         weight_V = logits_V.new_ones(V)
         weight_V[-1] = self.no_object_weight
@@ -55,7 +60,9 @@ class Scores:
 
 
 class FocalScores(Scores):
-    """Each class by itself, easy ones weighing little (Lin et al. 2017, arXiv:1708.02002, section 3)."""
+    """Each class by itself, easy ones weighing little (Lin et al. 2017, arXiv:1708.02002, section
+    3).
+    """
 
     def probabilities(self, logits_V: Tensor) -> Tensor:
         return logits_V.sigmoid()
@@ -86,9 +93,11 @@ def match(
     boxes_YBN4: Tensor,
     objects: Objects,
 ) -> Tensor:
-    """(Y, B, M): the query that is assigned to each labelled box, in each layer; N where there is none.
+    """(Y, B, M): the query that is assigned to each labelled box, in each layer; N where there is
+    none.
 
-    The cost is worked out for all layers and images at once and leaves the device in one transfer."""
+    The cost is worked out for all layers and images at once and leaves the device in one transfer.
+    """
     from scipy.optimize import linear_sum_assignment
 
     Y, B, N, _ = logits_YBNV.shape
@@ -126,14 +135,17 @@ def matched_labels(match_BM: Tensor, objects: Objects, queries: int) -> Tensor:
 def matched_boxes(
     boxes_BN4: Tensor, match_BM: Tensor, objects: Objects
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(…, B, M, 4) twice: predictions, and the labelled boxes that they are matched with; and which of the pairs are any."""
+    """(…, B, M, 4) twice: predictions, and the labelled boxes that they are matched with; and which
+    of the pairs are any.
+    """
     N = boxes_BN4.shape[-2]
     at = match_BM.clamp(max=N - 1)[..., None].expand(*match_BM.shape, 4)
     return boxes_BN4.gather(-2, at), objects.box_BM4.expand(*match_BM.shape, 4), match_BM < N
 
 
 def box_sums(guess_4: Tensor, truth_4: Tensor, is_pair: Tensor) -> tuple[Tensor, Tensor]:
-    """L1 distance and 1 - GIoU of pairs of boxes. Others become two equal boxes, which add nothing: to pick the pairs, the device would
-    have to say how many there are."""
+    """L1 distance and 1 - GIoU of pairs of boxes. Others become two equal boxes, which add nothing:
+    to pick the pairs, the device would have to say how many there are.
+    """
     guess_4, truth_4 = (box.masked_fill(~is_pair[..., None], 0.5) for box in (guess_4, truth_4))
     return (guess_4 - truth_4).abs().sum(), (1 - generalized_iou(guess_4, truth_4)).sum()

@@ -1,5 +1,6 @@
-"""Learn from a teacher: from its softened scores (Hinton et al. 2015, arXiv:1503.02531, section 2), or from its choice alone
-(DeiT, Touvron et al. 2020, arXiv:2012.12877, section 4)."""
+"""Learn from a teacher: from its softened scores (Hinton et al. 2015, arXiv:1503.02531, section 2),
+or from its choice alone (DeiT, Touvron et al. 2020, arXiv:2012.12877, section 4).
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -83,23 +84,28 @@ def check_teacher(context: TaskContext) -> None:
         teacher.source, S.Tokens
     ) != isinstance(student.source, S.Tokens):
         raise ValueError(
-            f"the teacher turns {type(teacher.source).__name__} into {type(teacher.head).__name__}, the student "
-            f"{type(student.source).__name__} into {type(student.head).__name__}; both must do the same"
+            f"the teacher turns {type(teacher.source).__name__} into "
+            f"{type(teacher.head).__name__}, the student "
+            f"{type(student.source).__name__} into {type(student.head).__name__}; both must do the "
+            "same"
         )
     if num_outputs(teacher) != num_outputs(student):
         raise ValueError(
-            f"the teacher has {num_outputs(teacher)} outputs, the student {num_outputs(student)}; give both the same"
+            f"the teacher has {num_outputs(teacher)} outputs, the student {num_outputs(student)}; "
+            "give both the same"
         )
     sides = [getattr(spec.source, "image_size", None) for spec in (teacher, student)]
     if sides[0] != sides[1]:
         raise ValueError(
-            f"the teacher reads images of {sides[0]} pixels, the student of {sides[1]}; both see the same ones: give them one size"
+            f"the teacher reads images of {sides[0]} pixels, the student of {sides[1]}; both see "
+            "the same ones: give them one size"
         )
     theirs = tuple(getattr(teacher.head, "labels", None) or ())
     ours = context.data.labels or ()
     if set(theirs) == set(ours) and theirs != tuple(ours):  # other names may mean the same classes
         raise ValueError(
-            f"the teacher has the classes in another order ({', '.join(theirs[:4])}, …) than the data ({', '.join(ours[:4])}, …); "
+            f"the teacher has the classes in another order ({', '.join(theirs[:4])}, …) than the "
+            f"data ({', '.join(ours[:4])}, …); "
             "a teacher that was trained on the same data has theirs"
         )
 
@@ -141,7 +147,9 @@ class DistillationLoss(Loss):
 
 
 def logits(model: Model, batch: Batch, apart: bool = False) -> list[Tensor]:
-    """At every label; `apart`, where a model has a distillation token, the class token's and that one's (DeiT, section 4)."""
+    """At every label; `apart`, where a model has a distillation token, the class token's and that
+    one's (DeiT, section 4).
+    """
     sequence = encode_batch(model, batch)
     at_T = batch["labels_at"]
     if not isinstance(model.head, ClassifierHeadLayer):
@@ -155,7 +163,9 @@ def logits(model: Model, batch: Batch, apart: bool = False) -> list[Tensor]:
 
 
 def soft_cross_entropy(student_TV: Tensor, teacher_TV: Tensor, temperature: float) -> Tensor:
-    """T² · KL(teacher ‖ student), both at temperature T: T² keeps the gradient's size as T grows (arXiv:1503.02531, section 2)."""
+    """T² · KL(teacher ‖ student), both at temperature T: T² keeps the gradient's size as T grows
+    (arXiv:1503.02531, section 2).
+    """
     student, teacher = (
         (x_TV.to(accumulation_dtype(student_TV)) / temperature).log_softmax(-1)
         for x_TV in (student_TV, teacher_TV)
@@ -177,7 +187,9 @@ class DistillationTask(TaskImplementation):
         return () if self.learns_text else data.store.column("label")
 
     def predict(self, outputs: tuple[Tensor, Tensor, Tensor], batch: Batch) -> list[Any]:
-        """The probability of each class: with a distillation token, of the mean of both scores (DeiT, section 4)."""
+        """The probability of each class: with a distillation token, of the mean of both scores
+        (DeiT, section 4).
+        """
         own_TV, copied_TV, _ = outputs
         if self.learns_text:
             return token_losses(own_TV, batch)

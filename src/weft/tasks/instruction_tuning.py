@@ -27,7 +27,9 @@ from .task import Metrics, TaskImplementation
 
 
 class InstructionPreprocess(Preprocess):
-    """All tokens are read, those of the answers are labels. A pair is one question and one answer, ended by the end token."""
+    """All tokens are read, those of the answers are labels. A pair is one question and one answer,
+    ended by the end token.
+    """
 
     def __init__(self, task: R.InstructionTuning, context: TaskContext) -> None:
         check_model(task, context, decoder=True)

@@ -31,7 +31,8 @@ class MaskedAutoencodingPreprocess(Preprocess):
         self.shown = int(self.cells * (1 - task.mask_rate))
         if not 0 < self.shown < self.cells:
             raise ValueError(
-                f"mask_rate = {task.mask_rate} of {self.cells} patches leaves {self.shown} to see; some must be seen and some hidden"
+                f"mask_rate = {task.mask_rate} of {self.cells} patches leaves {self.shown} to see; "
+                "some must be seen and some hidden"
             )
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
@@ -56,8 +57,9 @@ class MaskedAutoencodingPreprocess(Preprocess):
 
 
 def mask_patches(noise: np.ndarray, shown: int, extras: int) -> ArrayRow:
-    """Places in the sequence to encode, extra tokens first, and places on the grid to rebuild: the patches of least noise stay
-    (section 3, "simple implementation")."""
+    """Places in the sequence to encode, extra tokens first, and places on the grid to rebuild: the
+    patches of least noise stay (section 3, "simple implementation").
+    """
     order = noise.argsort(-1)
     front = np.broadcast_to(np.arange(extras), (*noise.shape[:-1], extras))
     return {

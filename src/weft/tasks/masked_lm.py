@@ -1,4 +1,5 @@
-"""Masked language modelling: predict masked tokens (BERT, arXiv:1810.04805, section 3.1; spans: SpanBERT, arXiv:1907.10529, section
+"""Masked language modelling: predict masked tokens (BERT, arXiv:1810.04805, section 3.1; spans:
+SpanBERT, arXiv:1907.10529, section
 3.1)."""
 
 from typing import Any, NamedTuple
@@ -43,19 +44,23 @@ class MaskedLMPreprocess(Preprocess):
         check_model(task, context, encoder=True, head=head)
         if task.mask_token_rate + task.random_token_rate > 1:
             raise ValueError(
-                f"mask_token_rate = {task.mask_token_rate} and random_token_rate = {task.random_token_rate} of the chosen tokens are more than all"
+                f"mask_token_rate = {task.mask_token_rate} and random_token_rate = "
+                f"{task.random_token_rate} of the chosen tokens are more than all"
             )
         if task.mask_token_rate + task.random_token_rate == 0:
             raise ValueError(
-                "mask_token_rate = 0 and random_token_rate = 0 leave every chosen token as it is; give one of them more"
+                "mask_token_rate = 0 and random_token_rate = 0 leave every chosen token as it is; "
+                "give one of them more"
             )
         if task.next_sentence and task.input_format not in PAIRS:
             raise ValueError(
-                f"next_sentence needs input_format = {' or '.join(map(repr, PAIRS))}, not {task.input_format!r}"
+                f"next_sentence needs input_format = {' or '.join(map(repr, PAIRS))}, not "
+                f"{task.input_format!r}"
             )
         if not getattr(context.data.rows, "sentence_boundaries", False):
             raise ValueError(
-                f"input_format = {task.input_format!r} reads sentences; prepare the data with Documents(sentence_boundaries=True)"
+                f"input_format = {task.input_format!r} reads sentences; prepare the data with "
+                "Documents(sentence_boundaries=True)"
             )
         super().__init__(task, context)
         meta = context.data
@@ -77,7 +82,8 @@ class MaskedLMPreprocess(Preprocess):
         )
         if task.masking_unit != "tokens" and meta.is_continuation is None:
             raise ValueError(
-                f'masking_unit = {task.masking_unit!r} needs whole words, which this tokenizer does not tell; use "tokens"'
+                f"masking_unit = {task.masking_unit!r} needs whole words, which this tokenizer "
+                'does not tell; use "tokens"'
             )
         self.segments = (
             task.input_format in PAIRS
@@ -99,7 +105,8 @@ class MaskedLMPreprocess(Preprocess):
         )
         if self.task.next_sentence and len(samples) < 2:
             raise ValueError(
-                f"next_sentence samples from other rows, and {store.tokens} tokens are one row of {length}; give more text"
+                f"next_sentence samples from other rows, and {store.tokens} tokens are one row of "
+                f"{length}; give more text"
             )
         return samples
 
@@ -128,8 +135,10 @@ class MaskedLMPreprocess(Preprocess):
     def choose_positions(
         self, tokens: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Choose positions to predict: a fraction `mask_rate` of the ordinary tokens on average, at least one. Also returns a random
-        number in [0, 1) per position, which decides what replaces its token."""
+        """Choose positions to predict: a fraction `mask_rate` of the ordinary tokens on average, at
+        least one. Also returns a random number in [0, 1) per position, which decides what replaces
+        its token.
+        """
         at = np.flatnonzero(self.can_be_masked[tokens])
         budget = self.task.mask_rate * len(at)
         masking_unit = self.task.masking_unit

@@ -1,5 +1,6 @@
-"""Which of several endings is right: one score each, softmax over them (BERT, arXiv:1810.04805, section 4.4; GPT, Radford et al. 2018,
-section 3.3)."""
+"""Which of several endings is right: one score each, softmax over them (BERT, arXiv:1810.04805,
+section 4.4; GPT, Radford et al. 2018, section 3.3).
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +39,8 @@ class MultipleChoicePreprocess(Preprocess):
         assert isinstance(context.data.rows, R.ChoiceQuestions)
         if len(context.data.rows.endings) < 2:
             raise ValueError(
-                f"MultipleChoice chooses between columns; give ChoiceQuestions(endings=…) two or more, not {context.data.rows.endings}"
+                "MultipleChoice chooses between columns; give ChoiceQuestions(endings=…) two or "
+                f"more, not {context.data.rows.endings}"
             )
         auxiliary_lm.check_lm_weight(task, context)
         super().__init__(task, context)

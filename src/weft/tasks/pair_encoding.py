@@ -13,8 +13,10 @@ from .base import ArrayRow, TaskContext, check_model, concatenate_ids, has_token
 class PairEncoding:
     """One row of one or two texts: bos A eos [B eos]; RoBERTa has two eos tokens between them.
 
-    BERT's format has token types where the model does. GPT's start, delimiter and extract tokens take the same places, without token
-    types. A decoder may have eos alone, which then also starts the row; T5 has no token at the start."""
+    BERT's format has token types where the model does. GPT's start, delimiter and extract tokens
+    take the same places, without token types. A decoder may have eos alone, which then also starts
+    the row; T5 has no token at the start.
+    """
 
     def __init__(self, task: Any, context: TaskContext, style: str = "bert") -> None:
         decodes = context.spec.decoder is not None
@@ -72,7 +74,8 @@ class PairEncoding:
 
         if length < 5:
             raise ValueError(
-                f"length = {length} leaves no room for texts beside three special tokens; use longer rows"
+                f"length = {length} leaves no room for texts beside three special tokens; use "
+                "longer rows"
             )
         extra_tokens = len(self.begin) + 1
         if len(columns) > 1:
@@ -83,7 +86,9 @@ class PairEncoding:
 def truncate_longest_first(
     first: np.ndarray, second: np.ndarray, capacity: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Truncate the longer text, token by token, until both fit; of two equally long texts, the second."""
+    """Truncate the longer text, token by token, until both fit; of two equally long texts, the
+    second.
+    """
     half = capacity // 2
     first_length = max(capacity - len(second), capacity - half)
     second_length = max(capacity - len(first), half)

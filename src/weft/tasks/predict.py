@@ -1,5 +1,6 @@
-"""Predictions of a model: one plain value per sample, each sample once on any number of ranks. `weft evaluate` and the inference verbs
-share it."""
+"""Predictions of a model: one plain value per sample, each sample once on any number of ranks.
+`weft evaluate` and the inference verbs share it.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -113,7 +114,9 @@ def predict_all(
 def gather_predictions(
     rank_predictions: list[tuple[int, Any]], ranks: Ranks
 ) -> list[tuple[int, Any]]:
-    """Gather the predictions of all ranks: each writes its bytes into its own range of zeros, and the sum holds all."""
+    """Gather the predictions of all ranks: each writes its bytes into its own range of zeros, and
+    the sum holds all.
+    """
     if ranks.size == 1:
         return rank_predictions
     encoded = np.frombuffer(json.dumps(rank_predictions).encode(), np.uint8)

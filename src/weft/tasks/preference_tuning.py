@@ -1,5 +1,6 @@
-"""Learn which of two answers is preferred: directly (DPO, Rafailov et al. 2023, arXiv:2305.18290), or as a reward (Ouyang et al. 2022,
-arXiv:2203.02155, equation 1)."""
+"""Learn which of two answers is preferred: directly (DPO, Rafailov et al. 2023, arXiv:2305.18290),
+or as a reward (Ouyang et al. 2022, arXiv:2203.02155, equation 1).
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,8 +36,9 @@ ANSWERS = ("chosen", "rejected")  # streams of a batch, in this order
 
 
 class PreferencePreprocess(Preprocess):
-    """The prompt with either answer. Of what is too long, the first tokens of the prompt are left out, as many for both; then the end
-    of an answer."""
+    """The prompt with either answer. Of what is too long, the first tokens of the prompt are left
+    out, as many for both; then the end of an answer.
+    """
 
     terms = ("preference",)
 
@@ -70,8 +72,9 @@ class PreferencePreprocess(Preprocess):
 
 
 def both_answers(batch: Batch) -> Batch:
-    """(2 B, L): of each sample the preferred answer, then the other, as one batch, padded at the right. The rows of a sample are
-    neighbours, as its random numbers are."""
+    """(2 B, L): of each sample the preferred answer, then the other, as one batch, padded at the
+    right. The rows of a sample are neighbours, as its random numbers are.
+    """
     length = max(batch[name].shape[1] for name in ANSWERS)
 
     def rows(fields: list[Tensor], pad: int = 0) -> Tensor:
@@ -104,7 +107,9 @@ def answer_log_likelihoods(model: Model, batch: Batch) -> Tensor:
 
 
 class PairwiseLoss(Loss):
-    """-log σ(margin), where a margin is how much better the preferred answer is (Bradley and Terry 1952)."""
+    """-log σ(margin), where a margin is how much better the preferred answer is (Bradley and Terry
+    1952).
+    """
 
     def __init__(self, task: Any, context: TaskContext) -> None:
         super().__init__(task, context, {"preference": 1.0})
@@ -122,7 +127,9 @@ class PreferenceTuningLoss(PairwiseLoss):
         self.reference = () if reference is None else (reference.eval(),)  # not trained or saved
 
     def forward_outputs(self, batch: Batch) -> Tensor:
-        """(B,): β times how much more the preferred answer gained over the reference than the other."""
+        """(B,): β times how much more the preferred answer gained over the reference than the
+        other.
+        """
         rows = both_answers(batch)
         gain_B = answer_log_likelihoods(self.model, rows)
         for reference in self.reference:

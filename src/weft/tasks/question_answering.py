@@ -1,4 +1,6 @@
-"""Extractive question answering: predict where the answer starts and ends in a text (BERT, arXiv:1810.04805, sections 4.2 and 4.3)."""
+"""Extractive question answering: predict where the answer starts and ends in a text (BERT,
+arXiv:1810.04805, sections 4.2 and 4.3).
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -34,7 +36,9 @@ MAX_ANSWER_TOKENS = 30  # of an answer (BERT's own script)
 
 
 class QuestionAnsweringPreprocess(Preprocess):
-    """A row is bos question eos context eos. Without an answer in the window, both labels are the first token (section 4.3)."""
+    """A row is bos question eos context eos. Without an answer in the window, both labels are the
+    first token (section 4.3).
+    """
 
     terms = ("span",)
 
@@ -103,8 +107,9 @@ class AnswerSpan(NamedTuple):
 
 
 def best_span(start_BL: Tensor, end_BL: Tensor, context: Tensor, longest: int) -> AnswerSpan:
-    """Return the best span inside the context, of at most `longest` tokens: (B, 2), its first position and the one after its last
-    (section 4.2)."""
+    """Return the best span inside the context, of at most `longest` tokens: (B, 2), its first
+    position and the one after its last (section 4.2).
+    """
     L = start_BL.shape[1]
     place_L = torch.arange(L, device=start_BL.device)
     outside_BL = (place_L < context[:, :1]) | (place_L >= context[:, 1:])
@@ -140,7 +145,9 @@ class QuestionAnsweringTask(TaskImplementation):
     loss_class = QuestionAnsweringLoss
 
     def predict(self, outputs: tuple[Tensor, Tensor], batch: Batch) -> list[Any]:
-        """Return the first and last token of the answer in the window, its score, and the score of no answer."""
+        """Return the first and last token of the answer in the window, its score, and the score of
+        no answer.
+        """
         start_BL, end_BL = (x_BL.float() for x_BL in outputs)
         best = best_span(start_BL, end_BL, batch["context"], MAX_ANSWER_TOKENS)
         first_B = batch["context"][:, 0]
@@ -205,8 +212,9 @@ class QuestionAnsweringTask(TaskImplementation):
 def best_answers(
     predictions: Sequence[Any], windows: Sequence[Window]
 ) -> dict[str, ExtractedAnswer]:
-    """Return the best span of each question over all its windows. The score of no answer is the lowest of all windows, since every
-    window but one lacks the answer (section 4.3)."""
+    """Return the best span of each question over all its windows. The score of no answer is the
+    lowest of all windows, since every window but one lacks the answer (section 4.3).
+    """
     best: dict[str, ExtractedAnswer] = {}
     least: dict[str, float] = {}
     for (first, last, score, none), window in zip(predictions, windows, strict=True):

@@ -1,4 +1,5 @@
-"""Replaced token detection: classify each token as original or replaced by a small generator (ELECTRA, arXiv:2003.10555, sections 2 and
+"""Replaced token detection: classify each token as original or replaced by a small generator
+(ELECTRA, arXiv:2003.10555, sections 2 and
 3.2)."""
 
 from typing import NamedTuple
@@ -32,7 +33,9 @@ from .task import TaskImplementation
 
 
 class ReplacedTokenPreprocess(masked_lm.MaskedLMPreprocess):
-    """Masks every chosen token, and adds the uniform random number with which the generator's token is sampled."""
+    """Masks every chosen token, and adds the uniform random number with which the generator's token
+    is sampled.
+    """
 
     terms: tuple[str, ...]
 
@@ -49,18 +52,21 @@ class ReplacedTokenPreprocess(masked_lm.MaskedLMPreprocess):
             and context.spec.head.num_labels != 1
         ):
             raise ValueError(
-                f"ReplacedTokenDetection needs one output per token: use TokenClassifierHead(num_labels=1), not {context.spec.head.num_labels}"
+                "ReplacedTokenDetection needs one output per token: use "
+                f"TokenClassifierHead(num_labels=1), not {context.spec.head.num_labels}"
             )
         if expert_stacks(task.generator):
             raise ValueError(
-                "ReplacedTokenDetection balances the experts of the model alone; give the generator MLP or GatedMLP layers"
+                "ReplacedTokenDetection balances the experts of the model alone; give the "
+                "generator MLP or GatedMLP layers"
             )
         model_table, generator_table = (
             (m.vocab_size, m.embedding_dim) for m in (context.spec, task.generator)
         )
         if model_table != generator_table:
             raise ValueError(
-                f"generator and model share one token table; the generator's is {generator_table}, the model's {model_table}"
+                f"generator and model share one token table; the generator's is {generator_table}, "
+                f"the model's {model_table}"
             )
         self.fields["uniform"] = ("tokens", 0)
         self.terms = ("token", "replaced")
@@ -126,8 +132,9 @@ class ReplacedTokenLoss(Loss):
 
 
 def sample_tokens(logits_TV: Tensor, uniform_T: Tensor) -> Tensor:
-    """Sample tokens by inverse transform: the token at which the cumulative softmax reaches a number in (0, 1]; never one of
-    probability 0."""
+    """Sample tokens by inverse transform: the token at which the cumulative softmax reaches a
+    number in (0, 1]; never one of probability 0.
+    """
     drawn_T = torch.empty_like(uniform_T, dtype=torch.long)
     for rows, x_TV in row_chunks(logits_TV):
         sum_TV = x_TV.softmax(-1).cumsum(-1)
@@ -138,7 +145,9 @@ def sample_tokens(logits_TV: Tensor, uniform_T: Tensor) -> Tensor:
 
 
 def share_embeddings(model: Model, generator: Model) -> None:
-    """Share the token table between both models, and those of positions and token types where the shapes agree (section 3.2)."""
+    """Share the token table between both models, and those of positions and token types where the
+    shapes agree (section 3.2).
+    """
     for name in ("tokens", "positions", "segments"):
         model_embedding = getattr(model.source, name)
         generator_embedding = getattr(generator.source, name)

@@ -12,8 +12,9 @@ def random_partition(rng: np.random.Generator, total: int, count: int) -> np.nda
 
 
 def random_span_starts(rng: np.random.Generator, lengths: np.ndarray, capacity: int) -> np.ndarray:
-    """Return starts of spans of these lengths, in this order and without overlap, in `room` positions, uniformly among all such
-    choices."""
+    """Return starts of spans of these lengths, in this order and without overlap, in `room`
+    positions, uniformly among all such choices.
+    """
     before = np.cumsum(lengths) - lengths
     free = capacity - int(lengths.sum())
     slots = np.sort(rng.choice(free + len(lengths), len(lengths), replace=False, shuffle=False))
@@ -22,8 +23,9 @@ def random_span_starts(rng: np.random.Generator, lengths: np.ndarray, capacity: 
 
 
 def count_for_budget(rng: np.random.Generator, lengths: np.ndarray, budget: float) -> int:
-    """Return how many of the first `lengths` to take so that their sum is `budget` on average: the one that would exceed it is taken at
-    random, with the probability that makes up the rest."""
+    """Return how many of the first `lengths` to take so that their sum is `budget` on average: the
+    one that would exceed it is taken at random, with the probability that makes up the rest.
+    """
     total = np.cumsum(lengths)
     full = int(np.searchsorted(total, budget, side="left"))
     if full == len(lengths):

@@ -1,4 +1,6 @@
-"""Span corruption: decode the spans that sentinels replaced (T5, arXiv:1910.10683, section 3.3.4 and figure 2)."""
+"""Span corruption: decode the spans that sentinels replaced (T5, arXiv:1910.10683, section 3.3.4
+and figure 2).
+"""
 
 import numpy as np
 
@@ -37,7 +39,8 @@ class SpanCorruptionPreprocess(Preprocess):
         need = self.noise(raw)[1]
         if need > len(self.sentinels):
             raise ValueError(
-                f"rows of {length} tokens hide {need} spans, the tokenizer has {len(self.sentinels)} sentinels; "
+                f"rows of {length} tokens hide {need} spans, the tokenizer has "
+                f"{len(self.sentinels)} sentinels; "
                 f"prepare the data with a tokenizer that has sentinels={need} or more"
             )
         return TokenWindows(store, raw, raw, include_partial)
@@ -48,12 +51,15 @@ class SpanCorruptionPreprocess(Preprocess):
         return hidden, max(1, min(round(hidden / self.task.mean_span_length), raw - hidden))
 
     def raw_length(self, length: int) -> int:
-        """Return the largest number of raw tokens that become an input of exactly `length`, so that nothing is padded."""
+        """Return the largest number of raw tokens that become an input of exactly `length`, so that
+        nothing is padded.
+        """
         most = int(length / max(1 - self.task.mask_rate, 1e-3)) + 2
         fitting = [raw for raw in range(2, most) if self.lengths(raw)[0] == length]
         if not fitting or self.task.mask_rate == 1:
             raise ValueError(
-                f"mask_rate = {self.task.mask_rate}: no text fills rows of {length} tokens; hide less"
+                f"mask_rate = {self.task.mask_rate}: no text fills rows of {length} tokens; hide "
+                "less"
             )
         return fitting[-1]
 

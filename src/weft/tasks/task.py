@@ -1,4 +1,6 @@
-"""What implements a task: preprocessing, loss, prediction and evaluation, around one model and one kind of data."""
+"""What implements a task: preprocessing, loss, prediction and evaluation, around one model and one
+kind of data.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,7 +28,9 @@ class EvaluationData(NamedTuple):
     source: R.Source | None
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows of the store with their text, without those that were skipped when it was prepared."""
+        """Return the rows of the store with their text, without those that were skipped when it was
+        prepared.
+        """
         if self.source is None:
             raise ValueError(
                 "this metric needs the text, not only its tokens; give the files with --data"
@@ -57,9 +61,9 @@ class EvaluateOptions(NamedTuple):
 class TaskImplementation:
     """Base of what implements a task.
 
-    A subclass names its `preprocess_class` (numpy, pure) and its `loss_class` (torch, sums), turns outputs into plain
-    predictions, and yields the metrics of predictions and references. Validation during training, `weft evaluate`
-    and the verbs of an opened model call the same methods.
+    A subclass names its `preprocess_class` (numpy, pure) and its `loss_class` (torch, sums), turns
+    outputs into plain predictions, and yields the metrics of predictions and references. Validation
+    during training, `weft evaluate` and the verbs of an opened model call the same methods.
     """
 
     preprocess_class: type[Any]  # (value, context) -> Preprocess

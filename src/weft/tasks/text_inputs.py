@@ -1,4 +1,6 @@
-"""The four inputs that RoBERTa compares (arXiv:1907.11692, section 4.2), and BERT's pairs (arXiv:1810.04805, section 3.1, task 2)."""
+"""The four inputs that RoBERTa compares (arXiv:1907.11692, section 4.2), and BERT's pairs
+(arXiv:1810.04805, section 3.1, task 2).
+"""
 
 from typing import Any, NamedTuple
 
@@ -33,7 +35,9 @@ def sentences(sample: dict[str, Any]) -> SentenceBounds:
 
 
 class SegmentPairs(NamedTuple):
-    """The pairs of neighbouring segments in a sample: tokens [start, boundary) and [boundary, stop) of each pair."""
+    """The pairs of neighbouring segments in a sample: tokens [start, boundary) and [boundary, stop)
+    of each pair.
+    """
 
     tokens: np.ndarray
     start: np.ndarray
@@ -50,7 +54,9 @@ def document_starts(documents: np.ndarray) -> np.ndarray:
 
 
 class TextInput:
-    """Turns a sample into an unmasked row: `tokens` and, where the input has them, `tokens_document_ids`, `segments` and `labels_next`."""
+    """Turns a sample into an unmasked row: `tokens` and, where the input has them,
+    `tokens_document_ids`, `segments` and `labels_next`.
+    """
 
     def __init__(self, kind: str, bos_id: int, eos_id: int, next_sentence: bool = False) -> None:
         self.kind = kind
@@ -78,7 +84,9 @@ class TextInput:
         }
 
     def separate_documents(self, sample: dict[str, Any], length: int) -> ArrayRow:
-        """Return one sequence per document; together they fill a row, and attention stays within each."""
+        """Return one sequence per document; together they fill a row, and attention stays within
+        each.
+        """
         starts = document_starts(sample["documents"])
         at = starts + np.arange(len(starts))
         # a later document has no room for a token between its special tokens
@@ -91,8 +99,10 @@ class TextInput:
         return {"tokens": row, "tokens_document_ids": number.cumsum()}
 
     def pair(self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator) -> ArrayRow:
-        """Return A and what follows it (`labels_next` 0) or, with probability 1/2, a segment of another sample (1). Both candidates for
-        B are sampled alike and truncated to the shorter one before the choice, so that no length depends on it."""
+        """Return A and what follows it (`labels_next` 0) or, with probability 1/2, a segment of
+        another sample (1). Both candidates for B are sampled alike and truncated to the shorter one
+        before the choice, so that no length depends on it.
+        """
         index, here = self.find_pairs(samples, index, rng)
         i = int(rng.integers(len(here.boundary)))
         other = False
@@ -125,18 +135,23 @@ class TextInput:
     def find_pairs(
         self, samples: LengthLimitedSamples, index: int, rng: np.random.Generator, avoid: int = -1
     ) -> tuple[int, "SegmentPairs"]:
-        """Return the sample and its pairs; a random other sample if it has no two consecutive sentences."""
+        """Return the sample and its pairs; a random other sample if it has no two consecutive
+        sentences.
+        """
         for _ in range(TRIES):
             if index != avoid and len((pairs := self.pairs(samples[index])).boundary):
                 return index, pairs
             index = int(rng.integers(len(samples)))
         raise ValueError(
-            f"input_format = {self.kind!r} needs documents with at least two sentences, and almost no sample has one; separate "
+            f"input_format = {self.kind!r} needs documents with at least two sentences, and almost "
+            "no sample has one; separate "
             "documents, not sentences, by blank lines, or use input_format = 'full-sentences'"
         )
 
     def pairs(self, sample: dict[str, Any]) -> "SegmentPairs":
-        """Return pairs of a sentence and the next one or, for segments, of everything before and after a boundary, within a document."""
+        """Return pairs of a sentence and the next one or, for segments, of everything before and
+        after a boundary, within a document.
+        """
         here = sentences(sample)
         whole = self.kind == "segment-pair"
         i = np.flatnonzero(here.stop < here.document_stop)
@@ -157,7 +172,9 @@ class TextInput:
 def closest_lengths(
     ours: np.ndarray, theirs: np.ndarray, rng: np.random.Generator
 ) -> tuple[int, int]:
-    """Return one index of each whose lengths differ least, at random among equals, so that the longer side reveals nothing."""
+    """Return one index of each whose lengths differ least, at random among equals, so that the
+    longer side reveals nothing.
+    """
     gap = np.abs(ours[:, None] - theirs[None])
     near = np.flatnonzero(gap == gap.min())
     i, j = divmod(int(near[rng.integers(len(near))]), len(theirs))

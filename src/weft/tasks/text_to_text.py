@@ -1,6 +1,8 @@
-"""Text in, text out, with the whole encoder-decoder (T5, arXiv:1910.10683, section 2.1; BART, arXiv:1910.13461, section 3.4).
+"""Text in, text out, with the whole encoder-decoder (T5, arXiv:1910.10683, section 2.1; BART,
+arXiv:1910.13461, section 3.4).
 
-Classes are scored by the likelihood of their words, texts by what is generated (T5, section 2.4)."""
+Classes are scored by the likelihood of their words, texts by what is generated (T5, section 2.4).
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -70,8 +72,10 @@ def class_probabilities(
     texts: Sequence[str],
     options: PredictOptions = PredictOptions(),
 ) -> list[list[float]]:
-    """Return, per source text, the probability of each class: the likelihood of its text given the source, normalised over the classes.
-    A prediction is therefore always a class, which generated text need not be."""
+    """Return, per source text, the probability of each class: the likelihood of its text given the
+    source, normalised over the classes. A prediction is therefore always a class, which generated
+    text need not be.
+    """
     target_VL, label_VL = (
         torch.from_numpy(side).to(device_of(ready.model))
         for side in decoder_targets(writer, row.targets)
@@ -125,8 +129,9 @@ def truncate_keep_suffix(writer: TextGenerator, text: str, limit: int) -> list[i
 
 
 def decoder_targets(writer: TextGenerator, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the inputs and labels of the decoder, one row per text. The padding follows the text, so that a causal decoder does not
-    see it."""
+    """Return the inputs and labels of the decoder, one row per text. The padding follows the text,
+    so that a causal decoder does not see it.
+    """
     labels = [np.asarray(writer.encode_with_frame(text), np.int64) for text in texts]
     wide = max(map(len, labels))
     label_rows = np.stack(
@@ -145,7 +150,9 @@ def decoder_targets(writer: TextGenerator, texts: Sequence[str]) -> tuple[np.nda
 
 
 class TextToTextPreprocess(Preprocess):
-    """The decoder input is the target shifted right, after the decoder start token: `shift_tokens_right` of transformers."""
+    """The decoder input is the target shifted right, after the decoder start token:
+    `shift_tokens_right` of transformers.
+    """
 
     def __init__(self, task: R.TextToText, context: TaskContext) -> None:
         check_model(task, context, encoder=True, decoder=True)
@@ -188,14 +195,17 @@ class TextToTextPreprocess(Preprocess):
 
 
 class TextToTextTask(HiddenTokenTask):
-    """Validation checks whether greedy decoding gives the target; `weft evaluate` scores the most likely class, or the output of beam
-    search."""
+    """Validation checks whether greedy decoding gives the target; `weft evaluate` scores the most
+    likely class, or the output of beam search.
+    """
 
     preprocess_class = TextToTextPreprocess
     loss_class = TranslationLoss
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
-        """Yield the fraction of rows in which every token is the most likely one: greedy decoding would give exactly the target."""
+        """Yield the fraction of rows in which every token is the most likely one: greedy decoding
+        would give exactly the target.
+        """
         yield "exact_match", float(np.mean([all(hit for _, hit in row) for row in predictions]))
 
     def evaluate_model(
@@ -230,7 +240,9 @@ class TextToTextTask(HiddenTokenTask):
 
 
 def source_and_target(row: R.RowSchema, fields: Fields) -> tuple[str, str]:
-    """Return the source text as a user types it, and the target. The generator adds the template of a single column by itself."""
+    """Return the source text as a user types it, and the target. The generator adds the template of
+    a single column by itself.
+    """
     if isinstance(row, R.TemplatedPairs):
         names = row.template_columns
         source = fields[names[0]] if len(names) == 1 else row.source_text(fields)

@@ -1,4 +1,6 @@
-"""Token classification: one tag per word, predicted at its first piece (BERT, arXiv:1810.04805, section 5.3)."""
+"""Token classification: one tag per word, predicted at its first piece (BERT, arXiv:1810.04805,
+section 5.3).
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,6 @@
-"""Translation: decode the target of a source, with label smoothing (Vaswani et al. 2017, arXiv:1706.03762, sections 3.4 and 5.4)."""
+"""Translation: decode the target of a source, with label smoothing (Vaswani et al. 2017,
+arXiv:1706.03762, sections 3.4 and 5.4).
+"""
 
 import os
 from collections.abc import Sequence
@@ -101,7 +103,9 @@ class TranslationTask(HiddenTokenTask):
 
 
 def translate_all(opened: Any, texts: Sequence[str], options: EvaluateOptions) -> list[str]:
-    """Translate every text with beam search, each on one rank; return all translations in order, on every rank."""
+    """Translate every text with beam search, each on one rank; return all translations in order, on
+    every rank.
+    """
     ranks = options.predict.ranks
     indices = slice_of_rank(range(len(texts)), ranks.rank, ranks.size)
     written = TextGenerator(opened).translate(

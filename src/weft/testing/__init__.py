@@ -1,4 +1,5 @@
-"""Conformance checks for user-defined parts, like scikit-learn's `check_estimator`; the parts of Weft run them too.
+"""Conformance checks for user-defined parts, like scikit-learn's `check_estimator`; the parts of
+Weft run them too.
 
 Each raises an AssertionError that names the problem in one line.
 """

@@ -23,14 +23,15 @@ from .value import check_value
 def check_family(family: Family, **small: Any) -> None:
     """Check that a family's sizes can be built, and that its tables hold in both directions.
 
-    Every size goes to JSON and back and has as many parameters on the meta device as it counts. A small model with the
-    head of each published class goes to config.json and back; its tensors, each claimed by a row, are saved and loaded
-    without a changed bit, in the published layout and in Weft's. Whether a published model computes the same is what
-    `weft verify FOLDER` says.
+    Every size goes to JSON and back and has as many parameters on the meta device as it counts. A
+    small model with the head of each published class goes to config.json and back; its tensors,
+    each claimed by a row, are saved and loaded without a changed bit, in the published layout and
+    in Weft's. Whether a published model computes the same is what `weft verify FOLDER` says.
 
     Args:
         family: registered with `weft.register`.
-        small: arguments of the family for a model of a few thousand parameters, such as depth=2, width=16.
+        small: arguments of the family for a model of a few thousand parameters, such as depth=2,
+            width=16.
 
     Raises:
         AssertionError: which says what the family does not keep.
@@ -74,7 +75,9 @@ def check_class(family: Family, kind: str, spec: Spec) -> None:
 
 @torch.no_grad()
 def check_layout(name: str, model: Model, to: str) -> None:
-    """Check that a model is saved and loaded as the same spec, the same tensors and the same outputs."""
+    """Check that a model is saved and loaded as the same spec, the same tensors and the same
+    outputs.
+    """
     with TemporaryDirectory() as temporary:
         folder = save(model, Path(temporary) / "model", to=to)
         read = read_folder(folder)[0]

@@ -33,14 +33,17 @@ EXAMPLES = {
 
 
 def check_format(format: str | Format, example: str | Path | Source) -> None:
-    """Check that a registered format gives the same rows however its files are divided, and survives damaged ones.
+    """Check that a registered format gives the same rows however its files are divided, and
+    survives damaged ones.
 
     Args:
         format: the format, or its name.
-        example: a file of a few rows without a bad one, or a source where the format needs more than one path.
+        example: a file of a few rows without a bad one, or a source where the format needs more
+            than one path.
 
     Raises:
-        AssertionError: one line that says what the format does not keep; an exception of its own is the cause.
+        AssertionError: one line that says what the format does not keep; an exception of its own is
+            the cause.
     """
     name = format if isinstance(format, str) else format.name
     assert name in names(Format), f"{name} is not registered: put @weft.register above its class"
@@ -82,7 +85,9 @@ def check_whole(format: Format, source: Source) -> list[SourceItem]:
 
 
 def check_pieces(format: Format, source: Source, rows: list[SourceItem]) -> None:
-    """Pieces of any size, each read alone and after a trip through JSON, give the rows of the whole in its order."""
+    """Pieces of any size, each read alone and after a trip through JSON, give the rows of the whole
+    in its order.
+    """
     for size in PIECE_SIZES:
         pieces = format.pieces(source, size)
         assert pieces == format.pieces(source, size), (
@@ -93,12 +98,15 @@ def check_pieces(format: Format, source: Source, rows: list[SourceItem]) -> None
         backwards = [list(format.read(piece, source)) for piece in reversed(sent)]
         items = [item._replace(path=None) for part in reversed(backwards) for item in part]
         assert items == rows, (
-            f"{format.name} in {len(pieces)} pieces of about {size} bytes: {describe_difference(items, rows)}"
+            f"{format.name} in {len(pieces)} pieces of about {size} bytes: "
+            f"{describe_difference(items, rows)}"
         )
 
 
 def check_parts(format: Format, source: Source, rows: list[SourceItem]) -> None:
-    """The two parts of a split have every row once; one document alone is divided by its characters."""
+    """The two parts of a split have every row once; one document alone is divided by its
+    characters.
+    """
     if len(rows) < 2:
         return
     for share in (0.3, 0.5):
@@ -138,12 +146,15 @@ def check_last_line(format: Format, source: Source, rows: list[SourceItem], path
         with copy_of(bare + end, suffix) as copy:
             items = read_all(format, replace(source, paths=(copy,)))
         assert without_line_ends(items) == without_line_ends(rows), (
-            f"{format.name} reads other rows of a file {ending} after its last row: {describe_difference(items, rows)}"
+            f"{format.name} reads other rows of a file {ending} after its last row: "
+            f"{describe_difference(items, rows)}"
         )
 
 
 def without_line_ends(rows: list[SourceItem]) -> list[object]:
-    """Return the cells of the rows; a text that is a whole file keeps the line end of its last line, which does not count here."""
+    """Return the cells of the rows; a text that is a whole file keeps the line end of its last
+    line, which does not count here.
+    """
     return [
         strip_line_ends(row.fields) if isinstance(row, SourceRow) else row.reason for row in rows
     ]
@@ -157,7 +168,9 @@ def strip_line_ends(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_damage(format: Format, source: Source, rows: list[SourceItem], path: str) -> None:
-    """A file that is cut off, or holds bytes that are not UTF-8, is refused by name or read without its bad rows."""
+    """A file that is cut off, or holds bytes that are not UTF-8, is refused by name or read without
+    its bad rows.
+    """
     content_ = Path(path).read_bytes()
     suffix = "".join(Path(path).suffixes)
     middle = len(content_) // 2
@@ -187,7 +200,8 @@ def read_damaged(format: Format, source: Source, damage: str) -> list[SourceRow]
         ) from error
     except Exception as error:
         raise AssertionError(
-            f"{format.name}: a file {damage} raises {type(error).__name__}: {error}; give BadRow, or ValueError"
+            f"{format.name}: a file {damage} raises {type(error).__name__}: {error}; give BadRow, "
+            "or ValueError"
         ) from error
 
 

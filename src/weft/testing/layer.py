@@ -1,4 +1,6 @@
-"""Conformance of the layers of a block: norms, feed-forward layers, attention and its patterns, positions."""
+"""Conformance of the layers of a block: norms, feed-forward layers, attention and its patterns,
+positions.
+"""
 
 from typing import Any
 
@@ -33,12 +35,15 @@ def check_layer(part: Any, size: int, tokens: int) -> None:
     assert bool(half.isfinite().all()), f"{name} is not finite in bfloat16"
     # a bias is added to scores, which the kernel casts
     assert isinstance(part, S.PositionBias) or half.dtype is torch.bfloat16, (
-        f"{name} gives {half.dtype} for vectors of bfloat16; cast the result to the type of its input"
+        f"{name} gives {half.dtype} for vectors of bfloat16; cast the result to the type of its "
+        "input"
     )
 
 
 def check_built(part: Any, size: int, tokens: int) -> nn.Module:
-    """Check what a part says of its layer: parameters, roles, FLOPs; return the layer, on the meta device."""
+    """Check what a part says of its layer: parameters, roles, FLOPs; return the layer, on the meta
+    device.
+    """
     name = type(part).__name__
     text = describe(part, size)
     assert len(text.splitlines()) == 1, f"{name}.describe gives {text!r}; one line is needed"
@@ -57,20 +62,24 @@ def check_built(part: Any, size: int, tokens: int) -> nn.Module:
     if isinstance(part, S.Inner | S.Norm):
         declared = flops(part, size, tokens)
         assert declared == counter.get_total_flops(), (
-            f"{name}.flops says {declared} for {tokens} tokens, {counter.get_total_flops()} are computed"
+            f"{name}.flops says {declared} for {tokens} tokens, {counter.get_total_flops()} are "
+            "computed"
         )
     return meta
 
 
 def check_registered(name: str, layer: nn.Module) -> None:
-    """Check that no parameter hides in a plain list, tuple or dictionary, where it is neither trained nor saved."""
+    """Check that no parameter hides in a plain list, tuple or dictionary, where it is neither
+    trained nor saved.
+    """
     for path, module in layer.named_modules():
         for field, container in vars(module).items():
             if field.startswith("_") or not isinstance(container, list | tuple | dict):
                 continue
             items = container.values() if isinstance(container, dict) else container
             assert not any(isinstance(item, nn.Module | nn.Parameter) for item in items), (
-                f"{name}: {f'{path}.{field}'.lstrip('.')} is a {type(container).__name__}, so that its parameters are not "
+                f"{name}: {f'{path}.{field}'.lstrip('.')} is a {type(container).__name__}, so that "
+                "its parameters are not "
                 "registered; use nn.ModuleList or nn.ParameterList"
             )
 
@@ -98,7 +107,8 @@ def check_roles(name: str, layer: nn.Module) -> None:
     for path, module in layer.named_modules():
         names = [n for n, _ in module.named_parameters(recurse=False)]
         assert not names or is_declared(module), (
-            f"{name}: {path or 'the layer'} has no role for {names[0]}; declare it with weft.with_role"
+            f"{name}: {path or 'the layer'} has no role for {names[0]}; declare it with "
+            "weft.with_role"
         )
 
 

@@ -62,8 +62,9 @@ def call(part: Any, layer: nn.Module, x_BLD: Tensor) -> Tensor:
 
 
 def check_properties(part: Any, layer: nn.Module, size: int, tokens: int) -> None:
-    """Check the shape of the output in eval mode, that it is the same each time, and that it depends on nothing that the base of
-    the part does not name."""
+    """Check the shape of the output in eval mode, that it is the same each time, and that it
+    depends on nothing that the base of the part does not name.
+    """
     name = type(part).__name__
     layer.eval()
     x_BLD = random_like(torch.empty(2, tokens, size))
@@ -84,7 +85,9 @@ def check_properties(part: Any, layer: nn.Module, size: int, tokens: int) -> Non
 
 
 def check_vectors(name: str, part: Any, layer: nn.Module, whole: Tensor, x_BLD: Tensor) -> None:
-    """Check the vectors that a norm, a feed-forward layer or an attention makes of `x_BLD`, in eval mode."""
+    """Check the vectors that a norm, a feed-forward layer or an attention makes of `x_BLD`, in eval
+    mode.
+    """
     check_shape(name, whole, x_BLD)
     if isinstance(part, S.Norm | S.FeedForwardSpec):
         check_each_token_alone(name, layer, x_BLD)
@@ -108,12 +111,15 @@ def assert_same(one: Tensor, other: Tensor, message: str) -> None:
 
 def check_shape(name: str, output: Tensor, x_BLD: Tensor) -> None:
     assert output.shape == x_BLD.shape, (
-        f"{name} gives the shape {tuple(output.shape)} for vectors of {tuple(x_BLD.shape)}; they must be the same"
+        f"{name} gives the shape {tuple(output.shape)} for vectors of {tuple(x_BLD.shape)}; they "
+        "must be the same"
     )
 
 
 def check_each_token_alone(name: str, layer: nn.Module, x_BLD: Tensor) -> None:
-    """A norm and a feed-forward layer compute each vector from itself: neither neighbours nor the batch change it."""
+    """A norm and a feed-forward layer compute each vector from itself: neither neighbours nor the
+    batch change it.
+    """
     whole = layer(x_BLD)
     check_shape(name, whole, x_BLD)
     tokens = x_BLD.shape[1]
@@ -149,7 +155,8 @@ def check_bias(name: str, layer: nn.Module, whole: Tensor, heads: int, tokens: i
     """A bias is one number per head, query and key, which follows from their positions."""
     wanted = (1, heads, tokens, tokens)
     assert whole.shape == wanted, (
-        f"{name} gives the shape {tuple(whole.shape)} for {tokens} queries and keys; give (batch or 1, heads, queries, keys), {wanted}"
+        f"{name} gives the shape {tuple(whole.shape)} for {tokens} queries and keys; give (batch "
+        f"or 1, heads, queries, keys), {wanted}"
     )
     at_L = torch.arange(tokens)
     last_1 = at_L[-1:]
@@ -166,10 +173,13 @@ def check_bias(name: str, layer: nn.Module, whole: Tensor, heads: int, tokens: i
 
 
 def check_input_positions(name: str, layer: nn.Module, whole: Tensor, x_BLD: Tensor) -> None:
-    """Positions at the input are one vector per token, which follows from the position that is given."""
+    """Positions at the input are one vector per token, which follows from the position that is
+    given.
+    """
     B, L, D = x_BLD.shape
     assert whole.shape in ((L, D), (1, L, D), (B, L, D)), (
-        f"{name} gives the shape {tuple(whole.shape)} for vectors of {(B, L, D)}; give (tokens, width)"
+        f"{name} gives the shape {tuple(whole.shape)} for vectors of {(B, L, D)}; give (tokens, "
+        "width)"
     )
     position_1L = (torch.arange(L) - 3).clamp(min=0)[None]
     padded = layer(position_1L, x_BLD)

@@ -19,7 +19,8 @@ def check_metric(
     references: Sequence[Any],
     perfect: Sequence[Any] | None = None,
 ) -> None:
-    """Check that a registered metric is finite, independent of the order of rows, and best for perfect predictions.
+    """Check that a registered metric is finite, independent of the order of rows, and best for
+    perfect predictions.
 
     Args:
         metric: the metric, or its name.
@@ -50,7 +51,9 @@ def check_metric(
 
 
 def is_same(before: Any, now: Any) -> bool:
-    """Return whether two values are equal: arrays and tensors by their elements, NaN is equal to itself."""
+    """Return whether two values are equal: arrays and tensors by their elements, NaN is equal to
+    itself.
+    """
     if type(before) is not type(now):
         return False
     if isinstance(before, dict):
@@ -83,7 +86,9 @@ def numbers_of(metric: Metric, predictions: Sequence[Any], references: Sequence[
 def check_order(
     metric: Metric, predictions: Sequence[Any], references: Sequence[Any], scores: dict[str, float]
 ) -> None:
-    """Rows in another order, in lists or tuples, give the same values; each of the first rows is once the first."""
+    """Rows in another order, in lists or tuples, give the same values; each of the first rows is
+    once the first.
+    """
     rows = list(range(len(references)))
     orders = [rows[i:] + rows[:i] for i in rows[: 2 * SHUFFLES]]
     orders += [random.Random(seed).sample(rows, len(rows)) for seed in range(SHUFFLES)]

@@ -19,8 +19,8 @@ from .value import calling, check_value
 
 
 def check_head(head: S.Head, spec: S.Spec | None = None) -> None:
-    """Check a head in a small model: counts, roles, outputs, gradients, device and dtype, and that a row beside longer ones gives
-    what it gives alone.
+    """Check a head in a small model: counts, roles, outputs, gradients, device and dtype, and that
+    a row beside longer ones gives what it gives alone.
 
     Args:
         head: the value.
@@ -48,7 +48,9 @@ def check_head(head: S.Head, spec: S.Spec | None = None) -> None:
 
 
 def check_outputs(name: str, model: Model, batch: dict[str, Tensor]) -> None:
-    """Check that the outputs of a model are finite and the same each time, and that a gradient reaches every parameter of the head."""
+    """Check that the outputs of a model are finite and the same each time, and that a gradient
+    reaches every parameter of the head.
+    """
     outputs = list(tensors_of(run_ours(model, batch)))
     torch.stack([t.square().sum() for t in outputs if t.requires_grad]).sum().backward()
     for key, p in model.head.named_parameters():
@@ -64,7 +66,9 @@ def check_outputs(name: str, model: Model, batch: dict[str, Tensor]) -> None:
 
 @torch.no_grad()
 def check_rows_alone(name: str, spec: S.Spec, batch: dict[str, Tensor]) -> None:
-    """Check that the second row, of which the last tokens are padding, is the same alone and without padding."""
+    """Check that the second row, of which the last tokens are padding, is the same alone and
+    without padding.
+    """
     model = build(spec).eval()
     draw = torch.Generator().manual_seed(4)
     for p in model.parameters():
@@ -83,7 +87,9 @@ def check_rows_alone(name: str, spec: S.Spec, batch: dict[str, Tensor]) -> None:
 
 
 def check_counts(name: str, spec: S.Spec, meta: Model) -> None:
-    """Check what a head says of its parameters; the blocks of a stack of its own are counted with the model's."""
+    """Check what a head says of its parameters; the blocks of a stack of its own are counted with
+    the model's.
+    """
     counted = spec.parameter_count()
     built = sum(p.numel() for p in meta.parameters())
     assert counted == built, f"{name}.shapes: {counted} parameters are counted, there are {built}"
@@ -103,7 +109,9 @@ def tensors_of(output: Any) -> Iterator[Tensor]:
 
 
 def random_model(spec: S.Spec) -> Model:
-    """A model with random tensors: positive, as a variance must be, and of few bits, so that a row that adds 1 is exact."""
+    """A model with random tensors: positive, as a variance must be, and of few bits, so that a row
+    that adds 1 is exact.
+    """
     model = build(spec).eval()
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -121,7 +129,8 @@ def with_head(head: S.Head, spec: S.Spec | None) -> S.Spec:
         except ValueError as error:
             problems.append(str(error))
     raise AssertionError(
-        f"{type(head).__name__} fits no small model ({problems[0]}); give one: check_head(head, spec)"
+        f"{type(head).__name__} fits no small model ({problems[0]}); give one: check_head(head, "
+        "spec)"
     )
 
 
@@ -140,7 +149,9 @@ def tiny_image_models() -> Iterator[S.Spec]:
 
 
 def check_stem(stem: S.PatchStem) -> None:
-    """Check a stem in a small model of images: stride, counts, FLOPs, roles, gradients, device and dtype."""
+    """Check a stem in a small model of images: stride, counts, FLOPs, roles, gradients, device and
+    dtype.
+    """
     check_value(stem)
     name = type(stem).__name__
     stride = stem.stride
@@ -168,7 +179,9 @@ def check_stem(stem: S.PatchStem) -> None:
 
 
 def check_init(init: S.Init) -> None:
-    """Check that an initialisation gives finite, random weights to matrices and tables, keyed by the seed and the path."""
+    """Check that an initialisation gives finite, random weights to matrices and tables, keyed by
+    the seed and the path.
+    """
     check_value(init)
     name = type(init).__name__
     spec = S.replace(tiny_encoder(), width=16, init=init)

@@ -21,7 +21,8 @@ from .value import calling, check_value
 
 
 def check_schedule(schedule: R.Schedule, steps: int = 100) -> None:
-    """Check that a schedule is a pure function of the step with finite factors that are not negative.
+    """Check that a schedule is a pure function of the step with finite factors that are not
+    negative.
 
     Args:
         schedule: the value.
@@ -46,8 +47,8 @@ def check_schedule(schedule: R.Schedule, steps: int = 100) -> None:
 
 
 def check_optimiser(optimiser: R.OptimiserSpec, steps: int = 3) -> None:
-    """Check that an optimiser takes every parameter once, changes it by its group's learning rate and weight decay, and resumes bit
-    for bit from its state.
+    """Check that an optimiser takes every parameter once, changes it by its group's learning rate
+    and weight decay, and resumes bit for bit from its state.
 
     Args:
         optimiser: the value.
@@ -85,7 +86,9 @@ def check_optimiser(optimiser: R.OptimiserSpec, steps: int = 3) -> None:
 def check_resume(
     name: str, optimiser: R.OptimiserSpec, first: Model, before: Optimiser, steps: int
 ) -> None:
-    """Check that a copy of a model whose optimiser is restored from its state takes the same next step."""
+    """Check that a copy of a model whose optimiser is restored from its state takes the same next
+    step.
+    """
     second = build(tiny_decoder())
     second.load_state_dict(first.state_dict())
     resumed = Optimiser(optimiser, second)
@@ -97,7 +100,9 @@ def check_resume(
 
 
 def check_groups(name: str, optimiser: R.OptimiserSpec) -> None:
-    """Check that a step follows the schedule, and that norms and biases do not decay: without a gradient they stay as they are."""
+    """Check that a step follows the schedule, and that norms and biases do not decay: without a
+    gradient they stay as they are.
+    """
     for scale, gradient in ((0.0, 1.0), (1.0, 0.0)):
         model = build(tiny_decoder())
         with torch.no_grad():
@@ -145,7 +150,9 @@ class RandomLengths:
 
 
 def check_batching(batching: R.Batching, samples: int = 97, epochs: int = 3) -> None:
-    """Check that every epoch reads each sample once, that rows fit, and that a step depends on its position alone."""
+    """Check that every epoch reads each sample once, that rows fit, and that a step depends on its
+    position alone.
+    """
     check_value(batching)
     name = type(batching).__name__
     length = batching.length
@@ -193,7 +200,9 @@ def check_rows(name: str, batching: R.Batching, step: StepPlan, data: RandomLeng
 
 
 def check_average(average: R.WeightAverage, steps: int = 4) -> None:
-    """Check that a copy of the weights has those that are trained, and resumes bit for bit from its tensors and facts."""
+    """Check that a copy of the weights has those that are trained, and resumes bit for bit from its
+    tensors and facts.
+    """
     check_value(average)
     name = type(average).__name__
     first = build(tiny_decoder())
@@ -234,7 +243,9 @@ def update_average(model: Model, copy: WeightCopy, step: int) -> None:
 
 
 def check_trainable(trainable: R.Trainable) -> None:
-    """Check that the body is frozen and the head trained, that new parameters have roles, and that the seed decides them."""
+    """Check that the body is frozen and the head trained, that new parameters have roles, and that
+    the seed decides them.
+    """
     check_value(trainable)
     name = type(trainable).__name__
     before = {n: p.detach().clone() for n, p in build(tiny_encoder()).named_parameters()}

@@ -60,7 +60,8 @@ def check_task(
         teacher: a trained model, for tasks that have one.
 
     Raises:
-        AssertionError: one line that says what does not hold; an exception of the task itself is its cause.
+        AssertionError: one line that says what does not hold; an exception of the task itself is
+            its cause.
     """
     with calling(type(task).__name__):
         check_value(task, spec, store)
@@ -108,7 +109,9 @@ def check_value(task: R.Task, spec: Spec, store: Store) -> None:
 def check_preprocess(
     implementation: TaskImplementation, samples: LengthLimitedSamples
 ) -> list[ArrayRow]:
-    """Check that a row depends on the index of the sample and its random generator alone, not on earlier calls."""
+    """Check that a row depends on the index of the sample and its random generator alone, not on
+    earlier calls.
+    """
     rows = preprocess(implementation, samples)
     away = deepcopy(implementation.preprocess)  # as in a worker
     for i in reversed(range(len(samples))):
@@ -141,7 +144,9 @@ def batch_of(implementation: TaskImplementation, rows: list[ArrayRow]) -> Batch:
 
 
 def check_loss(implementation: TaskImplementation, rows: list[ArrayRow]) -> None:
-    """The loss is sums and counts: micro-batches, divided once by all counts, give the loss and gradient of the whole."""
+    """The loss is sums and counts: micro-batches, divided once by all counts, give the loss and
+    gradient of the whole.
+    """
     whole = batch_of(implementation, rows)
     sums = implementation.loss(whole)
     counts = implementation.preprocess.loss_counts(whole)
@@ -199,7 +204,8 @@ def check_predictions(
         json.dumps(predictions)
     except TypeError as error:
         raise AssertionError(
-            f"predict gives {type(predictions[0]).__name__} ({error}); give plain Python values, such as .tolist() does"
+            f"predict gives {type(predictions[0]).__name__} ({error}); give plain Python values, "
+            "such as .tolist() does"
         ) from None
     for i, row in enumerate(rows):
         (alone,) = implementation.predict(*batch_outputs(implementation, [row]))

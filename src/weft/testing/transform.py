@@ -17,8 +17,9 @@ BOXES = ((2.0, 3.0, 30.0, 20.0), (20.0, 10.0, 39.0, 29.0), (0.0, 0.0, 40.0, 30.0
 
 
 def check_transform(transform: R.Transform) -> None:
-    """Check that a transform is decided by its generator alone, leaves its input as it is, keeps boxes inside, and is not random in
-    evaluation."""
+    """Check that a transform is decided by its generator alone, leaves its input as it is, keeps
+    boxes inside, and is not random in evaluation.
+    """
     check_value(transform)
     name = type(transform).__name__
     assert transform.stage in ("image", "normalize", "array", "mix"), f"{name}.stage is unknown"
@@ -104,7 +105,8 @@ def check_boxes_follow(transform: R.Transform, seed: int) -> None:
         return
     seen = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
     assert overlap(boxes[0], seen) > 0.5, (
-        f"{type(transform).__name__} moves the image, but a box stays: {boxes[0].round(1).tolist()} "
+        f"{type(transform).__name__} moves the image, but a box stays: "
+        f"{boxes[0].round(1).tolist()} "
         f"surrounds nothing, what was in it is at {seen.tolist()}"
     )
 

@@ -1,5 +1,6 @@
-"""Averaged or selected weights: moving averages (Polyak), the mean of the last checkpoints (Vaswani et al. 2017, section 6.1), or the
-best so far."""
+"""Averaged or selected weights: moving averages (Polyak), the mean of the last checkpoints (Vaswani
+et al. 2017, section 6.1), or the best so far.
+"""
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
@@ -67,7 +68,8 @@ class BestWeights(WeightCopy):
     def update_best(self, step: int, metrics: dict[str, float]) -> None:
         if self.metric not in metrics:
             raise ValueError(
-                f"average.metric = {self.metric!r}: validation measures {', '.join(metrics)}; choose one of these"
+                f"average.metric = {self.metric!r}: validation measures {', '.join(metrics)}; "
+                "choose one of these"
             )
         sign = 1 if greater_is_better(self.metric) else -1
         value = metrics[self.metric]

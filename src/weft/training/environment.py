@@ -1,4 +1,6 @@
-"""What the exact results of a run depend on beside its recipe: threads, PyTorch, processor and accelerator."""
+"""What the exact results of a run depend on beside its recipe: threads, PyTorch, processor and
+accelerator.
+"""
 
 import os
 import platform
@@ -12,7 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # without it, cuBLAS may choose another algorithm in each run (PyTorch: Reproducibility)
+# without it, cuBLAS may choose another algorithm in each run (PyTorch: Reproducibility)
+CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
 def describe_environment(device: torch.device) -> dict[str, Any]:
@@ -73,7 +76,9 @@ def configured_environment(threads: int | None, deterministic: bool) -> Iterator
 
 @contextmanager
 def restored_random_state(device: torch.device) -> Iterator[None]:
-    """Restore the global random generators of Python, NumPy and PyTorch (of the CPU and the device) at the end of the block."""
+    """Restore the global random generators of Python, NumPy and PyTorch (of the CPU and the device)
+    at the end of the block.
+    """
     python = random.getstate()
     numpy = np.random.get_state()
     devices = [] if device.type == "cpu" else [device]

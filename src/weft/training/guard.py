@@ -1,4 +1,6 @@
-"""The loss guard: skips bad steps, as a pure function of the loss, the gradient norm and the losses before."""
+"""The loss guard: skips bad steps, as a pure function of the loss, the gradient norm and the losses
+before.
+"""
 
 from math import isfinite, sqrt
 from typing import Any
@@ -23,7 +25,10 @@ class LossGuardState:
             mean = sum(self.recent) / len(self.recent)
             deviation = sqrt(sum((x - mean) ** 2 for x in self.recent) / len(self.recent))
             if loss > mean + self.s.spike_deviations * deviation:
-                return f"the loss {loss:.4g} is more than {self.s.spike_deviations:g} deviations above {mean:.4g}, the mean of {self.s.window}"
+                return (
+                    f"the loss {loss:.4g} is more than {self.s.spike_deviations:g} deviations "
+                    f"above {mean:.4g}, the mean of {self.s.window}"
+                )
         return None
 
     def record_loss(self, loss: float) -> None:
@@ -38,16 +43,22 @@ class LossGuardState:
         if len(self.skipped) > self.s.max_skipped_steps:
             what = self.skipped[-1]
             raise RuntimeError(
-                f"{len(self.skipped)} steps were skipped, the last, step {what['step']}, because {what['reason']}; "
-                f"guard.max_skipped_steps allows {self.s.max_skipped_steps}; log.jsonl names the samples; to continue, --set guard.max_skipped_steps=N"
+                f"{len(self.skipped)} steps were skipped, the last, step {what['step']}, because "
+                f"{what['reason']}; "
+                f"guard.max_skipped_steps allows {self.s.max_skipped_steps}; log.jsonl names the "
+                "samples; to continue, --set guard.max_skipped_steps=N"
             )
 
     def check_weights(self, step: int, largest: float) -> None:
-        """Stop a run whose weights became non-finite: they can be neither used nor restored, and must not be saved."""
+        """Stop a run whose weights became non-finite: they can be neither used nor restored, and
+        must not be saved.
+        """
         if not isfinite(largest):
             raise RuntimeError(
-                f"the update of step {step} made the weights non-finite ({largest}) although loss and gradient are finite; "
-                "nothing of it is saved; lower the learning rate and continue from the last checkpoint in another run"
+                f"the update of step {step} made the weights non-finite ({largest}) although loss "
+                "and gradient are finite; "
+                "nothing of it is saved; lower the learning rate and continue from the last "
+                "checkpoint in another run"
             )
 
     def state(self) -> dict[str, Any]:

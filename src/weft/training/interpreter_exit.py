@@ -1,4 +1,6 @@
-"""The end of the interpreter: training that the caller left unfinished is closed, so that its last step is saved."""
+"""The end of the interpreter: training that the caller left unfinished is closed, so that its last
+step is saved.
+"""
 
 import atexit
 from collections.abc import Callable, Generator
@@ -16,8 +18,10 @@ OPEN_GENERATORS: WeakSet[Generator[Any, None, None]] = WeakSet()
 def close_at_exit(
     function: Callable[P, Generator[T, None, None]],
 ) -> Callable[P, Generator[T, None, None]]:
-    """Decorate a generator function: what is left of its generators is closed while modules still work. Python itself finalises a
-    generator that a module holds only once it has cleared the modules' names."""
+    """Decorate a generator function: what is left of its generators is closed while modules still
+    work. Python itself finalises a generator that a module holds only once it has cleared the
+    modules' names.
+    """
 
     @wraps(function)
     def tracked(*args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
@@ -36,7 +40,9 @@ def close_generators() -> None:
 
 
 class BackgroundThread(ThreadPoolExecutor):
-    """One thread for work beside the training. At exit, where Python starts no thread any more, the caller's thread does the work."""
+    """One thread for work beside the training. At exit, where Python starts no thread any more, the
+    caller's thread does the work.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(1, thread_name_prefix=name)

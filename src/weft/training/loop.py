@@ -28,7 +28,8 @@ from .trainable import set_train_mode
 
 
 class Trainer:
-    """The state of training (model and loss, optimiser, average, counters) and the step that changes it.
+    """The state of training (model and loss, optimiser, average, counters) and the step that
+    changes it.
 
     Args:
         loss: the task's module.
@@ -145,17 +146,23 @@ class Trainer:
         )
 
     def largest_weight(self) -> float:
-        """Return the largest absolute weight, of sharded weights the sum of each rank's: not finite if any weight is not."""
+        """Return the largest absolute weight, of sharded weights the sum of each rank's: not finite
+        if any weight is not.
+        """
         parts = [local_tensor(p.detach()) for p in self.optimiser.parameters.values()]
         largest = torch.nn.utils.get_total_norm([part for part in parts if part.numel()], torch.inf)
         return self.ranks.sum([float(largest)])[0] if self.ranks.splits_weights else float(largest)
 
     def drop_ddp(self) -> None:
-        """Drop DDP before destroying the process group: its destructor can deadlock while holding the GIL."""
+        """Drop DDP before destroying the process group: its destructor can deadlock while holding
+        the GIL.
+        """
         self.module = self.loss
 
     def time_one_step(self) -> tuple[float, int]:
-        """Return the seconds and tokens of the next step, measured without an update; the state does not change."""
+        """Return the seconds and tokens of the next step, measured without an update; the state
+        does not change.
+        """
         work = next(self.loader(self.schedule.row_length(self.step)).from_position(self.position))
         counts = dict.fromkeys(self.loss.weights, 1.0)
         seconds = float("inf")
@@ -170,8 +177,10 @@ class Trainer:
         return seconds, int(self.ranks.sum([float(work.tokens)])[0])
 
     def backward(self, work: RankBatch, counts: dict[str, float]) -> Tensor:
-        """Compute the gradients of the whole step; return this rank's sum of each loss term, then the load of every expert of every
-        layer. The sums are divided once, by the counts over all ranks."""
+        """Compute the gradients of the whole step; return this rank's sum of each loss term, then
+        the load of every expert of every layer. The sums are divided once, by the counts over all
+        ranks.
+        """
         weights = self.loss.weights
         self.loss.expert_load = []
         total = torch.zeros(len(weights), dtype=self.sum_dtype, device=self.ranks.device)
@@ -185,8 +194,9 @@ class Trainer:
         return torch.cat([total, *load])
 
     def exact_backward(self, work: RankBatch, counts: dict[str, float]) -> Tensor:
-        """Compute the gradients of the whole step in the order of a tree, whatever the number of ranks; return the sums of the loss terms
-        and the experts' load, over all ranks."""
+        """Compute the gradients of the whole step in the order of a tree, whatever the number of
+        ranks; return the sums of the loss terms and the experts' load, over all ranks.
+        """
         parameters = list(self.optimiser.parameters.values())
         tree = TreeSum()
         for i, batch in enumerate(work.batches if work.weight else ()):
@@ -230,8 +240,9 @@ class Trainer:
         return torch.float32 if self.ranks.device.type == "mps" else torch.float64
 
     def weighted_batches(self, work: RankBatch) -> list[tuple[Batch, float]]:
-        """Return this rank's micro-batches and their weights. Ranks that gather weights from each other run equally many: one with
-        fewer rows repeats its last, with weight 0."""
+        """Return this rank's micro-batches and their weights. Ranks that gather weights from each
+        other run equally many: one with fewer rows repeats its last, with weight 0.
+        """
         batches = [(batch, work.weight) for batch in work.batches]
         if self.ranks.splits_weights and (micro := self.options.micro_batch_size) is not None:
             most_rows = -(-len(work.step.rows) // self.ranks.size)
@@ -239,8 +250,10 @@ class Trainer:
         return batches
 
     def seed(self, micro_batch: int) -> None:
-        """Seed a micro-batch. All of a step have the same seed, since random numbers also depend on the sample
-        (`kernels.keyed_random`). Fused kernels of an accelerator cannot do so and get a seed per rank and micro-batch."""
+        """Seed a micro-batch. All of a step have the same seed, since random numbers also depend on
+        the sample (`kernels.keyed_random`). Fused kernels of an accelerator cannot do so and get a
+        seed per rank and micro-batch.
+        """
         torch.manual_seed(hash_to_int(self.options.seed, self.step))
         if self.ranks.device.type != "cpu":
             torch.get_device_module(self.ranks.device).manual_seed(
@@ -249,8 +262,9 @@ class Trainer:
 
     @property
     def fused_dropout(self) -> bool:
-        """Whether attention dropout is that of an accelerator's fused kernel, whose random numbers depend on rows instead of
-        samples."""
+        """Whether attention dropout is that of an accelerator's fused kernel, whose random numbers
+        depend on rows instead of samples.
+        """
         return self.ranks.device.type != "cpu" and any(
             isinstance(m, AttentionLayer) and m.spec.dropout for m in self.loss.modules()
         )
@@ -260,7 +274,8 @@ class Trainer:
         if not self.fused_dropout:
             return []
         return [
-            "attention dropout is that of the fused kernel: it depends on the micro-batches and ranks, "
+            "attention dropout is that of the fused kernel: it depends on the micro-batches and "
+            "ranks, "
             "unlike all other dropout"
         ]
 
@@ -282,7 +297,9 @@ class Trainer:
         return groups, facts | (self.average.facts() if self.average else {})
 
     def restore(self, groups: SavedGroups, facts: dict[str, Any]) -> None:
-        """Take the state of a checkpoint: each rank reads its own parts of the tensors, whoever wrote them."""
+        """Take the state of a checkpoint: each rank reads its own parts of the tensors, whoever
+        wrote them.
+        """
         load_weights(self.loss, groups["model"])
         self.optimiser.restore(groups.get("optimiser", {}))
         if self.average is not None:

@@ -1,4 +1,6 @@
-"""What this machine offers to training: threads, instructions, accelerators, memory, and the speed of a matrix product."""
+"""What this machine offers to training: threads, instructions, accelerators, memory, and the speed
+of a matrix product.
+"""
 
 import os
 import time
@@ -15,7 +17,9 @@ SECONDS = 0.15
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return what PyTorch sees of this machine, with the measured speed of fp32 and bf16 on the device that `auto` is."""
+    """Return what PyTorch sees of this machine, with the measured speed of fp32 and bf16 on the
+    device that `auto` is.
+    """
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     device = accelerator or torch.device("cpu")
     return {
@@ -53,6 +57,8 @@ def matmul_flops(dtype: torch.dtype, device: torch.device) -> float:
 
 
 def speed(precision: str) -> float:
-    """Return the FLOPs per second of matrix products on the device that `auto` is, in the precision of a recipe."""
+    """Return the FLOPs per second of matrix products on the device that `auto` is, in the precision
+    of a recipe.
+    """
     device = resolve_device()
     return matmul_flops(resolve_dtype(resolve_precision(precision, device)), device)

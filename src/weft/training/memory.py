@@ -18,9 +18,11 @@ LARGEST_MMAP_THRESHOLD = 32 << 20
 
 @contextmanager
 def keep_large_allocations() -> Iterator[bool]:
-    """glibc gives every block above 32 MB back to the kernel at once, and each step then takes the gradient of a vocabulary's table again
-    page by page: with short texts, an eighth of a step. Inside, such blocks stay with the process; at the end they go back, and glibc
-    has the thresholds that it sets itself in a process with large blocks. False where there is no glibc."""
+    """glibc gives every block above 32 MB back to the kernel at once, and each step then takes the
+    gradient of a vocabulary's table again page by page: with short texts, an eighth of a step.
+    Inside, such blocks stay with the process; at the end they go back, and glibc has the thresholds
+    that it sets itself in a process with large blocks. False where there is no glibc.
+    """
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     if library is None or not hasattr(library, "gnu_get_libc_version"):
         yield False
@@ -39,7 +41,9 @@ def keep_large_allocations() -> Iterator[bool]:
 
 
 def available_bytes(device: torch.device, ranks: int = 1) -> int:
-    """Bytes that a rank may still take: of its own graphics card, or of this machine's memory, which `ranks` share."""
+    """Bytes that a rank may still take: of its own graphics card, or of this machine's memory,
+    which `ranks` share.
+    """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:

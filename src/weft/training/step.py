@@ -8,7 +8,9 @@ from .. import recipe as R
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How each step is computed: fields of the recipe, which documents them. The precision is not "auto"."""
+    """How each step is computed: fields of the recipe, which documents them. The precision is not
+    "auto".
+    """
 
     schedule: R.TrainingSchedule
     precision: str = "fp32"

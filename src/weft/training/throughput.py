@@ -23,8 +23,9 @@ def peak_flops(precision: str, device: torch.device) -> float:
 
 
 def expert_load(load: list[float], sizes: list[int]) -> dict[str, float] | None:
-    """Of the tokens per expert, layer after layer: the entropy of the shares (1: all alike; 0: one expert gets all; the mean over the
-    layers), and the largest share in any layer."""
+    """Of the tokens per expert, layer after layer: the entropy of the shares (1: all alike; 0: one
+    expert gets all; the mean over the layers), and the largest share in any layer.
+    """
     if not sizes:
         return None
     starts = [sum(sizes[:i]) for i in range(len(sizes))]

@@ -1,4 +1,6 @@
-"""Where a model starts from, and what of it is trained: everything, its head alone, or its head and low-rank updates."""
+"""Where a model starts from, and what of it is trained: everything, its head alone, or its head and
+low-rank updates.
+"""
 
 from collections.abc import Callable
 
@@ -24,9 +26,10 @@ OBJECT_QUERIES = ("target.queries.weight", "target.anchors.weight")
 
 @torch.no_grad()
 def initialise_from(model: Model, folder: str) -> None:
-    """Weights of an earlier model, wherever name and shape agree; a new head starts afresh, but for a pooler that was trained.
-    Position tables of another image size are interpolated; object queries of another number start afresh. A rank of a sharded
-    model reads only its slices."""
+    """Weights of an earlier model, wherever name and shape agree; a new head starts afresh, but for
+    a pooler that was trained. Position tables of another image size are interpolated; object
+    queries of another number start afresh. A rank of a sharded model reads only its slices.
+    """
     with open_weights(folder) as before:
         state = model.state_dict()
         loaded = loaded_parts(before.model.spec.head, model.spec.head)
@@ -45,7 +48,8 @@ def initialise_from(model: Model, folder: str) -> None:
         )
         if lost:
             raise ValueError(
-                f"init_from = {folder!r}: it has {lost[0]}, and this model has norms without such statistics; "
+                f"init_from = {folder!r}: it has {lost[0]}, and this model has norms without such "
+                "statistics; "
                 "give the recipe the model that was trained"
             )
         filled = fit | set(low_rank_names(model))
@@ -54,7 +58,8 @@ def initialise_from(model: Model, folder: str) -> None:
         missing = [name for name in state if name not in filled and facts[name].part is Part.BODY]
         if missing:
             raise ValueError(
-                f"init_from = {folder!r}: it has no {missing[0]} of shape {tuple(state[missing[0]].shape)}; "
+                f"init_from = {folder!r}: it has no {missing[0]} of shape "
+                f"{tuple(state[missing[0]].shape)}; "
                 "give the recipe the model that was trained"
             )
         for name in before.shapes:
@@ -83,7 +88,9 @@ def low_rank_names(model: Model) -> set[str]:
 
 
 def resized_positions(before: FolderWeights, model: Model) -> dict[str, Tensor]:
-    """The position tables of `before`, at the image size (ViT, section 3.2) and the window size (Swin) of `model`."""
+    """The position tables of `before`, at the image size (ViT, section 3.2) and the window size
+    (Swin) of `model`.
+    """
     tables = {}
     for path, part in model.named_modules():
         if isinstance(part, PatchEmbedding) and isinstance(part.positions, nn.Embedding):
@@ -135,7 +142,9 @@ def lora_paths(model: Model, trained: R.LoRA) -> list[str]:
 def checkpoint_reader(
     checkpoint: Checkpoint, spec: S.Spec, trained: R.Trainable | None
 ) -> Callable[[str], Tensor]:
-    """Return what reads the tensors of a checkpoint's model by name, low-rank updates merged; each from the parts that have it."""
+    """Return what reads the tensors of a checkpoint's model by name, low-rank updates merged; each
+    from the parts that have it.
+    """
     saved = checkpoint.saved()["model"]
     structure = build_on_meta(spec)
     freeze_untrained(structure, trained)

@@ -1,4 +1,6 @@
-"""Validation: the loss and the task's metrics on held-out data, every sample once, with the same preprocessing each time."""
+"""Validation: the loss and the task's metrics on held-out data, every sample once, with the same
+preprocessing each time.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from math import isnan
@@ -68,7 +70,8 @@ def with_progress(
 def validate(
     trainer: Trainer, works: Iterable[RankBatch], collector: PredictionCollector | None = None
 ) -> dict[str, float] | None:
-    """Return the mean of each loss term and the weighted loss, over all ranks; None if the run is stopped meanwhile.
+    """Return the mean of each loss term and the weighted loss, over all ranks; None if the run is
+    stopped meanwhile.
 
     Args:
         trainer: whose weights are validated.

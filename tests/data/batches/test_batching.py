@@ -1,4 +1,6 @@
-"""Plans: each sample once an epoch on any number of ranks, little padding, and the same step from wherever one comes."""
+"""Plans: each sample once an epoch on any number of ranks, little padding, and the same step from
+wherever one comes.
+"""
 
 from collections import Counter
 from itertools import chain
@@ -94,7 +96,9 @@ def test_a_step_is_the_same_from_a_fresh_plan_as_from_one_that_walked_there(
 def test_any_position_is_a_place_to_start_from_and_loses_nothing(
     kind: str, n: int, position: int
 ) -> None:
-    """Also one that another batch size left behind: what is read after it is what was not read before it."""
+    """Also one that another batch size left behind: what is read after it is what was not read
+    before it.
+    """
     through = picks(walk(build_planner(BATCHES[kind], lognormal(n), 1, LENGTH), 0, position + 50))
     stop = position + 50
     begun = picks(walk(build_planner(BATCHES[kind], lognormal(n), 1, LENGTH), position, stop))
@@ -215,7 +219,8 @@ def test_another_length_than_the_batchs_own_is_obeyed() -> None:
 def test_a_budget_that_holds_no_sample_is_refused() -> None:
     with pytest.raises(
         ValueError,
-        match=r"TokenBudget.tokens = 100 holds no sample of length 128; give more tokens or a shorter length",
+        match=r"TokenBudget.tokens = 100 holds no sample of length 128; give more tokens or a "
+        r"shorter length",
     ):
         build_planner(R.TokenBudget(tokens=100, length=128), lognormal(5), 0)
 

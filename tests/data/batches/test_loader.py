@@ -1,4 +1,6 @@
-"""The loader: the same batches from any number of workers, ranks and micro-batches, from any position, and nothing left behind."""
+"""The loader: the same batches from any number of workers, ranks and micro-batches, from any
+position, and nothing left behind.
+"""
 
 import gc
 import multiprocessing
@@ -113,7 +115,9 @@ def test_augmented_mixed_and_repeated_images_are_the_same_on_any_workers_ranks_a
 
 
 def rows_of(works: list[RankBatch]) -> list[tuple[int, ...]]:
-    """All real tokens by row, which say which samples they are, with the noise that was drawn for them."""
+    """All real tokens by row, which say which samples they are, with the noise that was drawn for
+    them.
+    """
     found = []
     for batch in (batch for work in works for batch in work.batches):
         mask = attention_mask(batch, "tokens")

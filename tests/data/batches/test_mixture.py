@@ -1,4 +1,6 @@
-"""Mixtures: rates are kept, every source has its own epochs, and no stop, worker or rank changes what is read."""
+"""Mixtures: rates are kept, every source has its own epochs, and no stop, worker or rank changes
+what is read.
+"""
 
 import csv
 from dataclasses import replace

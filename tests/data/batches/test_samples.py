@@ -54,7 +54,8 @@ def test_with_a_tail_every_token_is_in_a_window_and_no_window_is_only_overlap(
 def test_text_shorter_than_a_window_is_refused_and_with_a_tail_read(corpus: Store) -> None:
     with pytest.raises(
         ValueError,
-        match="the data has 29 tokens, less than one window of 30; give more text or a shorter length",
+        match="the data has 29 tokens, less than one window of 30; give more text or a shorter "
+        "length",
     ):
         TokenWindows(corpus, 30, 30)
     assert TokenWindows(corpus, 30, 30, include_partial=True)[0]["tokens"].tolist() == list(

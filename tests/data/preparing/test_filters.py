@@ -1,4 +1,6 @@
-"""Filters: each threshold decides, duplicates are found wherever they lie, and no kill, part or number of processes changes a byte."""
+"""Filters: each threshold decides, duplicates are found wherever they lie, and no kill, part or
+number of processes changes a byte.
+"""
 
 import json
 import tracemalloc
@@ -419,7 +421,9 @@ def test_parts_give_the_same_bytes_when_each_is_run_twice(tmp_path: Path, one_ru
 def test_stopped_after_every_few_writes_and_run_again_gives_the_same_bytes(
     tmp_path: Path, one_run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that is stopped again and again, in every stage; data.json and the tokenizer are written together."""
+    """A run that is stopped again and again, in every stage; data.json and the tokenizer are
+    written together.
+    """
     data, expected = one_run
     real = storage.rename
     left = 0
@@ -548,7 +552,8 @@ def test_a_filter_and_a_deduplication_of_ones_own(tmp_path: Path) -> None:
             check_part(value)
         assert texts(folder) == [lines[i] for i in (0, 2, 4, 6, 8, 10, 12)]
         assert list(filtering.report_lines(folder)) == [
-            "33 of 40 train rows dropped by filters: EvenNumbers (odd) 20, SameAddress (duplicate) 13"
+            "33 of 40 train rows dropped by filters: EvenNumbers (odd) 20, SameAddress (duplicate) "
+            "13"
         ]
     finally:
         for cls in (EvenNumbers, SameAddress):

@@ -1,4 +1,6 @@
-"""Preparing on a Ray cluster: one cluster of two workers for all tests, which need ray: `scripts/rotation on_ray`."""
+"""Preparing on a Ray cluster: one cluster of two workers for all tests, which need ray:
+`scripts/rotation on_ray`.
+"""
 
 import json
 from collections.abc import Iterator

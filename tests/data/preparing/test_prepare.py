@@ -1,4 +1,6 @@
-"""Preparing: parts, processes and interruptions change no byte; what changed is made again; rows hold what they should."""
+"""Preparing: parts, processes and interruptions change no byte; what changed is made again; rows
+hold what they should.
+"""
 
 import base64
 import errno
@@ -148,7 +150,8 @@ def test_killed_in_the_middle_and_run_again_gives_the_same_bytes(
 ) -> None:
     data, expected = one_run
     code = (
-        "import sys; from weft.data import source, prepare as P; from weft.support.values import from_json\n"
+        "import sys; from weft.data import source, prepare as P; from weft.support.values import "
+        "from_json\n"
         "source.PIECE_BYTES = 2000; P.prepare(from_json(sys.argv[1]), sys.argv[2], workers=1)"
     )
     killed = 0
@@ -175,11 +178,14 @@ def test_two_processes_at_once_on_one_folder_both_succeed_with_the_same_bytes(
 ) -> None:
     data, expected = one_run
     code = (
-        "import sys, time; from weft import storage; from weft.data import shard, source, prepare as P; from weft.support.values import from_json\n"
+        "import sys, time; from weft import storage; from weft.data import shard, source, prepare "
+        "as P; from weft.support.values import from_json\n"
         "source.PIECE_BYTES, real = 2000, storage.rename\n"
         "storage.rename = lambda *given: [time.sleep(float(sys.argv[3])), real(*given)]\n"
-        "print('ready', flush=True); sys.stdin.readline(); P.prepare(from_json(sys.argv[1]), sys.argv[2], workers=1)\n"
-        "assert all((P.Path(sys.argv[2]) / name / 'index.json').exists() for name in ('train', 'valid'))"
+        "print('ready', flush=True); sys.stdin.readline(); P.prepare(from_json(sys.argv[1]), "
+        "sys.argv[2], workers=1)\n"
+        "assert all((P.Path(sys.argv[2]) / name / 'index.json').exists() for name in ('train', "
+        "'valid'))"
     )
     # one is done before the other
     both = [
@@ -325,7 +331,8 @@ def test_a_changed_source_is_noticed(tmp_path: Path) -> None:
     held = contents(first)
     with pytest.raises(
         ValueError,
-        match=r"out.* holds prepared data of other files or settings.*; give another folder, or overwrite it",
+        match=r"out.* holds prepared data of other files or settings.*; give another folder, or "
+        r"overwrite it",
     ):
         prepare(data, tmp_path / "out", workers=1)
     assert contents(first) == held  # a run may be reading it
@@ -347,7 +354,9 @@ def test_a_changed_source_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_files_of_others_is_refused_and_nothing_in_it_changes(tmp_path: Path) -> None:
-    """The folder of `datasets.save_to_disk` has Arrow files of its own, which were removed as shards of longer data."""
+    """The folder of `datasets.save_to_disk` has Arrow files of its own, which were removed as
+    shards of longer data.
+    """
     data = documents(tmp_path)
     for name in (
         "dataset_info.json",
@@ -374,7 +383,9 @@ def test_a_folder_with_files_of_others_is_refused_and_nothing_in_it_changes(tmp_
 def test_an_index_of_another_program_in_a_sub_folder_is_no_split(
     text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The summary was a KeyError, or `Expecting value: line 1 column 1`; a run on the data ended in the same way."""
+    """The summary was a KeyError, or `Expecting value: line 1 column 1`; a run on the data ended in
+    the same way.
+    """
     (tmp_path / "a.txt").write_text("hello there\n\nmore text\n")
     out = tmp_path / "out"
     words = ["prepare", str(tmp_path / "a.txt"), "--tokenizer", "bytes"]
@@ -862,7 +873,10 @@ def test_words_of_a_command_line_become_a_data_value() -> None:
 
 
 def test_preparing_does_not_import_torch() -> None:
-    code = "import sys, weft.data.preparing.prepare, weft.data.preparing.workers; assert 'torch' not in sys.modules"
+    code = (
+        "import sys, weft.data.preparing.prepare, weft.data.preparing.workers; assert 'torch' "
+        "not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -90,7 +90,8 @@ def test_training_refuses_the_prepared_data_of_another_value(data: R.Data, tmp_p
     recipe = partial_recipe(gpt(), R.CausalLM(), data=changed, steps=2)
     with pytest.raises(
         ValueError,
-        match=r"was prepared with data\.rows\.sentence_boundaries = True, and the recipe has False; give weft\.prepare",
+        match=r"was prepared with data\.rows\.sentence_boundaries = True, and the recipe has "
+        r"False; give weft\.prepare",
     ):
         weft.train(recipe, prepared, tmp_path / "run")
     with pytest.raises(ValueError, match=r"weft\.prepare\(recipe\.data\)"):

@@ -265,7 +265,8 @@ def test_what_is_in_doubt_is_asked_in_one_line(tmp_path: Path) -> None:
     many = tabbed(tmp_path / "many.tsv", [[i, t] for i, t in enumerate(TEXTS)], ["label", "text"])
     with pytest.raises(
         ValueError,
-        match="40 whole numbers, which may be classes or a measure; say --task classify or --task regress",
+        match="40 whole numbers, which may be classes or a measure; say --task classify or --task "
+        "regress",
     ):
         examples_of([many])
     assert examples_of([many], task="regress").row == R.LabelledTexts(numeric_label=True)
@@ -308,7 +309,10 @@ def test_broken_json_lines_stop_it_or_are_set_aside_aloud(tmp_path: Path) -> Non
     path.write_text(
         "".join((line[:-4] if i % 5 == 0 else line) + "\n" for i, line in enumerate(lines))
     )
-    stop = r"15 of 75 rows cannot be read \(.*a\.jsonl, lines 1, 6, 11, 16, 21, …: bad JSON.*--max-bad-row-fraction 0\.2"
+    stop = (
+        r"15 of 75 rows cannot be read \(.*a\.jsonl, lines 1, 6, 11, 16, 21, …: bad "
+        r"JSON.*--max-bad-row-fraction 0\.2"
+    )
     with pytest.raises(ValueError, match=stop):
         examples_of([str(path)])
     found = examples_of([str(path)], max_bad_rows=0.2)
@@ -383,7 +387,8 @@ def test_columns_of_the_same_name_are_refused_by_name(tmp_path: Path) -> None:
         path = commas(tmp_path / "a.csv", rows, header)
         with pytest.raises(
             ValueError,
-            match=rf"a\.csv: more than one column is named '{header[0]}'; rename them .* --column-names",
+            match=rf"a\.csv: more than one column is named '{header[0]}'; rename them .* "
+            r"--column-names",
         ):
             examples_of([path])
     named = examples_of([path], names=["first", "second", "label"])

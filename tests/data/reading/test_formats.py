@@ -1,4 +1,6 @@
-"""idx, npz and Parquet of images: read as they are published, within bounds, and what is damaged is named."""
+"""idx, npz and Parquet of images: read as they are published, within bounds, and what is damaged is
+named.
+"""
 
 import gzip
 import json
@@ -213,7 +215,8 @@ def test_offsets_and_labels_out_of_range_are_set_aside(tmp_path: Path) -> None:
         ({"images": np.asfortranarray(PIXELS), "labels": LABELS}, "not a whole array"),
         (
             {"images": PIXELS, "y": np.eye(4)[LABELS]},
-            r"labels have the shape \(30, 4\); give one per image, of one-hot rows labels\.argmax\(1\)",
+            r"labels have the shape \(30, 4\); give one per image, of one-hot rows "
+            r"labels\.argmax\(1\)",
         ),
     ],
     ids=["other names", "lengths", "floats", "one image", "columns first", "one-hot labels"],

@@ -1,4 +1,6 @@
-"""One reader: a table comes back the same through every door, whatever its delimiter, quotes, encoding or format."""
+"""One reader: a table comes back the same through every door, whatever its delimiter, quotes,
+encoding or format.
+"""
 
 import csv
 import io

@@ -1,4 +1,6 @@
-"""Sources: every format gives its rows in order, pieces and parts cut without losing or doubling any."""
+"""Sources: every format gives its rows in order, pieces and parts cut without losing or doubling
+any.
+"""
 
 import gzip
 import json
@@ -47,7 +49,10 @@ def texts(path: Path, **more: Any) -> list[str]:
     return [fields["text"] for fields in rows(R.Source(paths=(str(path),), format="text", **more))]
 
 
-WIKI = "\n = First = \n\n One line . \n = = Part = = \n\n More . \n\n = Second = \n\n a = b \n Last . \n"
+WIKI = (
+    "\n = First = \n\n One line . \n = = Part = = \n\n More . \n\n = Second = \n\n a = b \n "
+    "Last . \n"
+)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +201,8 @@ def test_a_relative_path_is_looked_up_here_then_under_weft_data(
     assert texts(Path("a.txt")) == ["here"]
     with pytest.raises(
         ValueError,
-        match=f"no file b.txt here \\({tmp_path}/here\\) or under \\$WEFT_DATA \\({tmp_path}/there\\)",
+        match=f"no file b.txt here \\({tmp_path}/here\\) or under \\$WEFT_DATA "
+        f"\\({tmp_path}/there\\)",
     ):
         texts(Path("b.txt"))
 
@@ -309,7 +315,8 @@ def test_a_header_that_names_a_column_twice_is_refused(tmp_path: Path, cut: str)
     (tmp_path / "a.csv").write_text(f"text{cut}label{cut}text\n" + f"a{cut}b{cut}c\n" * 3)
     with pytest.raises(
         ValueError,
-        match=r"a\.csv: more than one column is named 'text'; rename them in the file, or give names",
+        match=r"a\.csv: more than one column is named 'text'; rename them in the file, or give "
+        r"names",
     ):
         rows(R.Source(paths=(str(tmp_path / "a.csv"),)), R.LabelledTexts())
     assert (
@@ -583,7 +590,9 @@ def test_annotations_of_images_that_were_left_out_are_passed_over(tmp_path: Path
 
 
 def test_images_of_one_id_do_not_share_their_boxes(tmp_path: Path) -> None:
-    """Of a file that is listed twice the first is read; whose the boxes of two files are nobody knows."""
+    """Of a file that is listed twice the first is read; whose the boxes of two files are nobody
+    knows.
+    """
     for number in range(4):
         picture(tmp_path / f"{number}.png", number)
     names = {1: "0.png", "1": "1.png", 5: "2.png"}
@@ -916,7 +925,8 @@ def test_a_format_that_cannot_be_told_names_both_ways_to_give_it(tmp_path: Path)
     (tmp_path / "a.txt").write_text("Once upon a time.\nThere was a loom.\n")
     with pytest.raises(
         ValueError,
-        match=r"a\.txt: neither a table .* name its format \(weft prepare --format, in a recipe Source\.format\)",
+        match=r"a\.txt: neither a table .* name its format \(weft prepare --format, in a recipe "
+        r"Source\.format\)",
     ):
         source.resolve_source(R.Source(paths=(str(tmp_path / "a.txt"),)), R.LabelledTexts())
 
@@ -955,7 +965,8 @@ def test_a_long_text_is_cut_before_a_gap_with_a_word_behind_it() -> None:
 def test_a_format_is_checked_by_name_without_importing_one() -> None:
     code = (
         "import sys; from weft import recipe as R; R.Source(paths=('a',), format='parquet')\n"
-        "assert not [name for name in sys.modules if name.startswith(('weft.data', 'pyarrow', 'torch'))]\n"
+        "assert not [name for name in sys.modules if name.startswith(('weft.data', 'pyarrow', "
+        "'torch'))]\n"
         "R.Source(paths=('a',), format='jsnl')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

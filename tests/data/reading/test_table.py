@@ -1,4 +1,6 @@
-"""One answer to "what is in this file?": new, tune, evaluate, the inputs of the verbs and Python agree on ordinary and hostile files."""
+"""One answer to "what is in this file?": new, tune, evaluate, the inputs of the verbs and Python
+agree on ordinary and hostile files.
+"""
 
 import gzip
 import json
@@ -102,8 +104,11 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     "picture.csv": (PNG.getvalue() + bytes(500), "binary"),
     "cut.csv.gz": (gzip.compress(delimited().encode())[:-9], "cannot be unpacked"),
     "damaged.parquet": (parquet(RECORDS)[:-40] + b"PAR1", "cannot be read as Parquet"),
-    "many_bad.jsonl": ("".join(lines_of([row]) + '{"a\n' for row in RECORDS), "60 of 120 rows cannot be read .*lines 2, 4, 6"),
-    "mixed.json": (json.dumps([RECORDS[0], 2, 3, 4]), "3 of 4 rows cannot be read .*element 1 of the array is not an object"),
+    "many_bad.jsonl": ("".join(lines_of([row]) + '{"a\n' for row in RECORDS), "60 of 120 rows "
+                                                                              "cannot be read "
+                                                                              ".*lines 2, 4, 6"),
+    "mixed.json": (json.dumps([RECORDS[0], 2, 3, 4]), "3 of 4 rows cannot be read .*element 1 of "
+                                                      "the array is not an object"),
 }  # fmt: skip
 
 LEARNED: dict[str, tuple[str | bytes, str]] = {

@@ -1,4 +1,6 @@
-"""Prepared data in object storage, on a real server of it: the same bytes as on a disk, read when needed, verified, never half there."""
+"""Prepared data in object storage, on a real server of it: the same bytes as on a disk, read when
+needed, verified, never half there.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""The store: rows, streams and starts as they were written, from any shard, and one clear line where something is wrong."""
+"""The store: rows, streams and starts as they were written, from any shard, and one clear line
+where something is wrong.
+"""
 
 import hashlib
 import os
@@ -209,7 +211,8 @@ def test_sentences_start_where_they_were_said_to(tmp_path: Path, data: st.DataOb
 def test_sentences_that_were_not_kept_are_asked_for_in_vain(corpus: Store) -> None:
     with pytest.raises(
         ValueError,
-        match=r"has no sentence boundaries; prepare the data with Documents\(sentence_boundaries=True\)",
+        match=r"has no sentence boundaries; prepare the data with "
+        r"Documents\(sentence_boundaries=True\)",
     ):
         corpus.sentences(0, 5)
 

@@ -1,4 +1,6 @@
-"""Which device a run and a model are on: by option, by recipe, by what there is; and nothing of the loop stays elsewhere."""
+"""Which device a run and a model are on: by option, by recipe, by what there is; and nothing of the
+loop stays elsewhere.
+"""
 
 from dataclasses import replace
 from pathlib import Path

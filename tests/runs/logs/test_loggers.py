@@ -64,7 +64,9 @@ def write_lines(recipe: R.Recipe, folder: Path, kept: int, last: int) -> None:
 
 
 def write_twice(recipe: R.Recipe, folder: Path) -> None:
-    """Five steps and two validations, then a kill; the checkpoint of step 3 had not seen its validation."""
+    """Five steps and two validations, then a kill; the checkpoint of step 3 had not seen its
+    validation.
+    """
     write_lines(recipe, folder, 0, 5)
     write_lines(recipe, folder, 3, 6)
 
@@ -85,7 +87,9 @@ def tensorboard_scalars(folder: Path) -> Scalars:
 
 
 def wandb_records(path: Path) -> Iterator[bytes]:
-    """The records of a .wandb file: LevelDB's log format after a header of 7 bytes, in blocks of 32 KiB."""
+    """The records of a .wandb file: LevelDB's log format after a header of 7 bytes, in blocks of 32
+    KiB.
+    """
     data = path.read_bytes()
     at = 7
     parts = b""
@@ -217,7 +221,8 @@ def test_a_logger_of_ones_own_that_fails_is_one_warning_and_no_other_bit(
         IMPLEMENTATIONS.pop(Fragile)
     assert calls == [1, 2]
     assert [line for line in lines if "Fragile" in line] == [
-        "Fragile failed and gets no more of this run (no route to host); log.jsonl is complete, and training continues"
+        "Fragile failed and gets no more of this run (no route to host); log.jsonl is complete, "
+        "and training continues"
     ]
     weights = [Path(run, "model", "model.safetensors").read_bytes() for run in ("plain", "logged")]
     assert weights[0] == weights[1]

@@ -1,4 +1,6 @@
-"""Options: one declaration is a command line and a Python call, with the same types, bounds and defaults."""
+"""Options: one declaration is a command line and a Python call, with the same types, bounds and
+defaults.
+"""
 
 import inspect
 from argparse import Namespace

@@ -107,7 +107,9 @@ def orthogonalised(model: nn.Module) -> set[str]:
 def test_in_every_family_muon_updates_convolutions_and_the_linear_maps_inside_blocks_and_nothing_else(
     name: str,
 ) -> None:
-    """Before, blocks were found by a name that Swin's do not have, and the test asked for the same name."""
+    """Before, blocks were found by a name that Swin's do not have, and the test asked for the same
+    name.
+    """
     model = weft.build(SPECS[name])
     inside = {
         f"{path}.{own}": part

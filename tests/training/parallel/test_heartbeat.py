@@ -1,4 +1,6 @@
-"""Ranks that are killed or stopped end all others, wherever these wait; ranks that are busy end nobody."""
+"""Ranks that are killed or stopped end all others, wherever these wait; ranks that are busy end
+nobody.
+"""
 
 import ctypes
 import os
@@ -172,7 +174,9 @@ def test_a_job_that_is_suspended_as_a_whole_goes_on(tmp_path: Path) -> None:
 def test_sigterm_ends_a_rank_that_waits_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """torchrun sends it and waits for thirty seconds; a handler in Python does not run before the waiting is over."""
+    """torchrun sends it and waits for thirty seconds; a handler in Python does not run before the
+    waiting is over.
+    """
     monkeypatch.setattr(heartbeat, "GRACE", 1.0)
 
     def work(ranks: DistributedRanks) -> None:

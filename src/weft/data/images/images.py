@@ -127,7 +127,9 @@ def fit_to_size(transforms: Sequence[R.Transform], size: int) -> tuple[R.Transfo
 
 
 def validation_transforms(task: R.Task, spec: S.Spec) -> tuple[R.Transform, ...]:
-    """What the validation of a task sees of an image; one of another size is resized first where the model reads only one size."""
+    """What the validation of a task sees of an image; one of another size is resized first where
+    the model reads only one size.
+    """
     transforms = R.transforms_for(task, evaluation=True)
     source = spec.source
     if not isinstance(source, S.Patches):
@@ -137,7 +139,9 @@ def validation_transforms(task: R.Task, spec: S.Spec) -> tuple[R.Transform, ...]
 
 
 def normalisation(steps: Sequence[R.Transform], channels: int) -> R.Normalize:
-    """Return the `Normalize` of evaluation transforms with one number per channel; without one, that which changes nothing."""
+    """Return the `Normalize` of evaluation transforms with one number per channel; without one,
+    that which changes nothing.
+    """
     plain = R.Normalize(mean=(0.0,), std=(1.0,))
     normal = next((step for step in steps if isinstance(step, R.Normalize)), plain)
     mean = one_per_channel(normal.mean, channels)

@@ -81,7 +81,9 @@ def find_examples(tables: Tables, task: str | None = None) -> Examples:
 
 
 def build_examples(tables: Tables, task: str, row: R.RowSchema, summary: str = "") -> Examples:
-    """Return the rows that fit a row schema; `summary` is described from them where it is not given."""
+    """Return the rows that fit a row schema; `summary` is described from them where it is not
+    given.
+    """
     table, valid, _ = tables
     good = table.usable(row)
     other = valid.usable(row) if valid else None
@@ -104,7 +106,8 @@ def check_format(table: Table, task: str | None) -> None:
         raise ValueError(f"{table.path} is a folder of images, and no text; give texts")
     if table.format == TextFormat.name:
         raise ValueError(
-            f"{table.path} is plain text, and {task or 'fine-tuning'} needs rows with columns; give CSV, TSV, JSON lines or Parquet"
+            f"{table.path} is plain text, and {task or 'fine-tuning'} needs rows with columns; "
+            "give CSV, TSV, JSON lines or Parquet"
         )
     owners = {reader.file_format: reader for reader in members(R.Task) if reader.file_format}
     needed = R.task_named(task).file_format if task else None

@@ -47,8 +47,9 @@ class ShardBuilder:
         self.labels = None if job.labels is None else tuple(job.labels)
 
     def build(self, plain: Any, tick: Tick) -> None:
-        """Write a shard and, last, its facts: a shard without them is not finished. What is in its way
-        raises one line."""
+        """Write a shard and, last, its facts: a shard without them is not finished. What is in its
+        way raises one line.
+        """
         task = PieceTask.from_json(plain)
         path = self.folder / f"{task.number:05d}.arrow"
         with named_piece_errors(self.folder, path.name, task.piece):

@@ -1,4 +1,6 @@
-"""What lies beside the weights, so that other libraries read texts and images, and generate, as we do."""
+"""What lies beside the weights, so that other libraries read texts and images, and generate, as we
+do.
+"""
 
 import json
 import shutil
@@ -42,8 +44,9 @@ NEW_TOKENS = 128  # the default of weft generate
 
 
 def copy_companion_files(origin: Path, folder: Path, spec: S.Spec) -> None:
-    """The files of an earlier folder that are still true of a model: those of its tokenizer unless it has another, how to generate where it
-    generates, how to pool where it has no head."""
+    """The files of an earlier folder that are still true of a model: those of its tokenizer unless
+    it has another, how to generate where it generates, how to pool where it has no head.
+    """
     has_own_tokenizer = (
         (folder / TOKENIZER).exists()
         and find_file(origin, TOKENIZER)
@@ -85,7 +88,9 @@ def write_json(path: Path, plain: Any) -> None:
 def with_special_ids(
     spec: S.Spec, tokenizer_ids: dict[str, int], start: int | None = None
 ) -> S.Spec:
-    """Return the spec with the ids that it lacks: those of the tokenizer's special tokens, and the decoder start."""
+    """Return the spec with the ids that it lacks: those of the tokenizer's special tokens, and the
+    decoder start.
+    """
     special_tokens = spec.special_tokens
     ids = {
         "pad": tokenizer_ids.get("pad"),
@@ -125,7 +130,9 @@ def tokenizer_without_config(folder: Path | None) -> Tokenizer | None:
 
 
 def tokenizer_config(spec: S.Spec, tokenizer: Tokenizer) -> dict[str, Any]:
-    """tokenizer_config.json: the class that takes tokenizer.json as it is, whatever the model's type; special tokens; what the model takes."""
+    """tokenizer_config.json: the class that takes tokenizer.json as it is, whatever the model's
+    type; special tokens; what the model takes.
+    """
     names = {mark: tokenizer.inner.id_to_token(i) for mark, i in tokenizer.special.items()}
     roles = {
         "pad_token": "pad",

@@ -32,7 +32,8 @@ class BoundRow(NamedTuple):
     how: str
 
 
-# Named invertible functions. Each pair: theirs -> ours (given our shapes), ours -> theirs (given how many).
+# Named invertible functions. Each pair: theirs -> ours (given our shapes), ours -> theirs (given
+# how many).
 
 
 def split_rows(t: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
@@ -131,7 +132,9 @@ def bind_rows(
 
 
 def part_kinds(spec: S.Spec) -> set[str]:
-    """What a row's `when` may ask for: the head's kind ("Plain…" without a transform) and those of the feed-forward layers."""
+    """What a row's `when` may ask for: the head's kind ("Plain…" without a transform) and those of
+    the feed-forward layers.
+    """
     head = type(spec.head).__name__
     plain = set() if getattr(spec.head, "transform", None) else {f"Plain{head}"}
     return (
@@ -149,7 +152,9 @@ def head_count(spec: S.Spec) -> int:
 
 
 class ImportPlan:
-    """Which rows of a family's table fill which tensors of ours, from the names of both sides alone."""
+    """Which rows of a family's table fill which tensors of ours, from the names of both sides
+    alone.
+    """
 
     def __init__(
         self,
@@ -176,7 +181,9 @@ class ImportPlan:
                 self.rows |= dict.fromkeys(row.ours, row)
 
     def check_complete(self) -> None:
-        """Every foreign key is claimed or skipped with a reason, every tensor of ours filled or new."""
+        """Every foreign key is claimed or skipped with a reason, every tensor of ours filled or
+        new.
+        """
         left = self.foreign.names - {t for row in self.rows.values() for t in row.theirs}
         left -= {n for n in left if skip_reason(n, self.table, self.new_parts, self.foreign)}
         missing = [n for n in self.shapes if n not in self.rows and not is_new(n, self.new_parts)]
@@ -197,13 +204,16 @@ class ImportPlan:
             assert all(p.shape == w for p, w in zip(parts, our_shapes, strict=True))
         except (AssertionError, RuntimeError):
             raise ValueError(
-                f"{', '.join(b.theirs[:3])}: of shape {tuple(get(b.theirs[0]).shape)}, does not fit "
+                f"{', '.join(b.theirs[:3])}: of shape {tuple(get(b.theirs[0]).shape)}, does not "
+                "fit "
                 f"{', '.join(b.ours)} of shape {', '.join(str(tuple(w)) for w in our_shapes)}"
             ) from None
         return parts
 
     def read(self, name: str, slices: tuple[slice, ...]) -> Tensor:
-        """Return a slice of a tensor of ours. Only its bytes are read where the row renames, stacks, joins rows or transposes."""
+        """Return a slice of a tensor of ours. Only its bytes are read where the row renames,
+        stacks, joins rows or transposes.
+        """
         b = self.rows[name]
         if b.how == "stacked":
             return torch.stack([self.foreign.get(t, slices[1:]) for t in b.theirs[slices[0]]])
@@ -275,13 +285,16 @@ def describe_unmatched(left: list[str], missing: list[str]) -> str:
     if missing:
         parts = sorted({n.split(".")[0] for n in missing})
         problems.append(
-            f"the file lacks {len(missing)} tensors: {few(missing)}; give new_parts={set(parts)} to initialise these"
+            f"the file lacks {len(missing)} tensors: {few(missing)}; give new_parts={set(parts)} "
+            "to initialise these"
         )
     return "; ".join(problems)
 
 
 def export_weights(family: Family, spec: S.Spec, ours: LazyTensors, bare: bool) -> LazyTensors:
-    """Their tensors from ours; every tensor of ours is written exactly once. Those of one row are computed together."""
+    """Their tensors from ours; every tensor of ours is written exactly once. Those of one row are
+    computed together.
+    """
     table = without_prefix(family.table, family.prefix) if bare else family.table
     shapes = {n: t.shape for n, t in ours.like.items()}
     written: set[str] = set()

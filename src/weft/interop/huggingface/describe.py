@@ -1,4 +1,6 @@
-"""What a folder says it holds, read from its JSON alone: no torch, so that `weft show FOLDER` answers at once."""
+"""What a folder says it holds, read from its JSON alone: no torch, so that `weft show FOLDER`
+answers at once.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -51,7 +53,9 @@ def read_folder(folder: Path) -> tuple[Family | None, S.Spec]:
 
 
 def cross_encoder_head(folder: Path, config: dict[str, Any], spec: S.Spec) -> S.Spec:
-    """The spec with a head that lies apart from the weights: a CrossEncoder's pooling and linear map."""
+    """The spec with a head that lies apart from the weights: a CrossEncoder's pooling and linear
+    map.
+    """
     try:
         modules = read_modules(folder) if isinstance(spec.head, S.NoHead) else None
     except ValueError:  # modules that only weft embed reads
@@ -82,8 +86,9 @@ def read_spec(folder: Path) -> S.Spec:
 
 
 def check_output_folder(out: Path, overwrite: bool) -> None:
-    """Only a new or an empty folder is written to, or where that is asked for a model's: a slip of the finger must not cost anyone's
-    files."""
+    """Only a new or an empty folder is written to, or where that is asked for a model's: a slip of
+    the finger must not cost anyone's files.
+    """
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give a folder to write")
     existing = {p.name for p in out.iterdir()} if out.exists() else set()
@@ -94,12 +99,15 @@ def check_output_folder(out: Path, overwrite: bool) -> None:
         raise ValueError(f"{out} is not empty and holds no model; give a new or an empty folder")
     if existing and not overwrite:
         raise ValueError(
-            f"{out} holds a model; give a new or an empty folder, or replace this model with --overwrite"
+            f"{out} holds a model; give a new or an empty folder, or replace this model with "
+            "--overwrite"
         )
 
 
 def folder_summary(folder: Path, spec: S.Spec) -> dict[str, Any]:
-    """What a model folder holds; the loaded spec counts, since tensors may say more than a config (a head that is not tied)."""
+    """What a model folder holds; the loaded spec counts, since tensors may say more than a config
+    (a head that is not tied).
+    """
     family = read_folder(folder)[0]
     files = {p.name: p.stat().st_size for p in sorted(folder.iterdir()) if p.is_file()}
     return {

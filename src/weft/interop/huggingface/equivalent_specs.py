@@ -1,6 +1,9 @@
-"""The same function said otherwise, exactly: so that a model leaves as a family whose files can say no other way.
+"""The same function said otherwise, exactly: so that a model leaves as a family whose files can say
+no other way.
 
-A rewriting takes a spec and each of its tensors to an equivalent spec and its tensors. What is new is a bias of zeros."""
+A rewriting takes a spec and each of its tensors to an equivalent spec and its tensors. What is new
+is a bias of zeros.
+"""
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
@@ -59,7 +62,8 @@ def logit_bias(spec: S.Spec) -> S.Spec | None:
     )
 
 
-# Sines before cosines. A model is the same when the numbers of its vectors change places, in everything that reads or writes them.
+# Sines before cosines. A model is the same when the numbers of its vectors change places, in
+# everything that reads or writes them.
 
 
 def sines_first(spec: S.Spec) -> S.Spec | None:
@@ -126,7 +130,9 @@ def move_position_rows(spec: S.Spec) -> Change:
 
 
 def as_learned_positions(spec: S.Spec) -> S.Spec | None:
-    """Say the table of sinusoids as ViT says its own, as an encoder after MAE is published (arXiv:2111.06377)."""
+    """Say the table of sinusoids as ViT says its own, as an encoder after MAE is published
+    (arXiv:2111.06377).
+    """
     patches = spec.source
     if not isinstance(patches, S.Patches) or not isinstance(
         patches.positions, S.SinusoidalPositions2D
@@ -181,7 +187,9 @@ REWRITINGS = (
 
 
 class ExportPlan(NamedTuple):
-    """The family that a model is exported as, the spec in its terms, and how the tensors are converted."""
+    """The family that a model is exported as, the spec in its terms, and how the tensors are
+    converted.
+    """
 
     family: Family
     spec: S.Spec
@@ -231,7 +239,9 @@ def find_family(s: S.Spec, hint: str | None = None) -> ExportPlan:
                 continue
             return ExportPlan(family, spec, steps)
     raise ValueError(
-        f'no Hugging Face family can express this spec exactly{nearest_family(s, families_by_hint)}; Weft\'s own layout can: to="weft", or --to weft'
+        "no Hugging Face family can express this spec "
+        f'exactly{nearest_family(s, families_by_hint)}; Weft\'s own layout can: to="weft", or --to '
+        "weft"
     )
 
 

@@ -1,5 +1,6 @@
-"""Names of models: folders first, then the model that ships with Weft, then the hub, of which never more than weights, JSON and
-tokenizer files is downloaded."""
+"""Names of models: folders first, then the model that ships with Weft, then the hub, of which never
+more than weights, JSON and tokenizer files is downloaded.
+"""
 
 from pathlib import Path
 
@@ -10,7 +11,9 @@ PACKAGED = {"demo": Path(__file__).parents[2] / "demo"}  # what ships with Weft
 
 
 def packaged_folder(name: str | Path) -> Path | None:
-    """Return the folder of the model that ships with Weft under this name; None if a folder here has the name, which comes first."""
+    """Return the folder of the model that ships with Weft under this name; None if a folder here
+    has the name, which comes first.
+    """
     return None if Path(name).is_dir() else PACKAGED.get(str(name))
 
 
@@ -21,7 +24,8 @@ def check_model_folder(where: str | Path) -> None:
     is_path = folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1
     if not folder.is_dir() and (is_path or folder.exists()):
         raise ValueError(
-            f"{name} is not a folder; give the folder of a model or a run, or a name on the Hugging Face hub"
+            f"{name} is not a folder; give the folder of a model or a run, or a name on the "
+            "Hugging Face hub"
         )
 
 
@@ -33,7 +37,9 @@ def runs_in(folder: Path) -> list[str]:
 
 
 def local_folder(where: str | Path) -> Path:
-    """Return the folder itself, that of a model which ships with Weft, or the local copy of a hub repository."""
+    """Return the folder itself, that of a model which ships with Weft, or the local copy of a hub
+    repository.
+    """
     check_model_folder(where)
     folder = Path(where)
     name = str(where)
@@ -50,6 +56,7 @@ def local_folder(where: str | Path) -> Path:
         return Path(snapshot_download(name, allow_patterns=PATTERNS))
     except Exception as error:
         raise ValueError(
-            f"{name} is not a folder here, and could not be fetched from the hub ({type(error).__name__}); "
+            f"{name} is not a folder here, and could not be fetched from the hub "
+            f"({type(error).__name__}); "
             "give a folder, or check the name and the network"
         ) from None

@@ -1,4 +1,6 @@
-"""preprocessor_config.json: what a model sees of an image in evaluation, for other libraries and back."""
+"""preprocessor_config.json: what a model sees of an image in evaluation, for other libraries and
+back.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -111,7 +113,8 @@ def read_size(size: Any) -> int | tuple[int, int]:
 
 
 def image_transforms(folder: Path, spec: S.Spec) -> tuple[R.Transform, ...]:
-    """Return what the model of a folder sees of an image: as its preprocessor_config.json says; without one, the usual.
+    """Return what the model of a folder sees of an image: as its preprocessor_config.json says;
+    without one, the usual.
 
     Raises:
         ValueError: for a file that cannot be read.

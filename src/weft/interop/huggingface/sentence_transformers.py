@@ -72,7 +72,8 @@ def read_modules(folder: Path) -> PoolingModules | None:
             modules = modules._replace(normalise=True)
         elif kind != "Transformer":
             raise ValueError(
-                f"{folder / MODULES} names the module {kind}, which Weft does not know; it knows Transformer, Pooling, "
+                f"{folder / MODULES} names the module {kind}, which Weft does not know; it knows "
+                "Transformer, Pooling, "
                 "Normalize, and Dense where it gives a classifier's scores"
             )
     return modules._replace(length=length if isinstance(length, int) else None)
@@ -113,7 +114,9 @@ def module_files(folder: Path) -> list[str]:
 
 
 def cross_encoder_files(head: S.ClassifierHead, width: int, length: int | None) -> dict[str, Any]:
-    """The files of a CrossEncoder that pools the vectors of tokens, then maps to scores; the map's tensors lie in 2_Dense."""
+    """The files of a CrossEncoder that pools the vectors of tokens, then maps to scores; the map's
+    tensors lie in 2_Dense.
+    """
     mode = next(name for name, ours in POOLINGS.items() if ours == head.pooling)
     kinds = {
         "": "base.modules.Transformer",

@@ -1,4 +1,6 @@
-"""The user's own proof: the same folder here and in transformers, the same random input with padding, the differences."""
+"""The user's own proof: the same folder here and in transformers, the same random input with
+padding, the differences.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +45,8 @@ def load_in_transformers(folder: Path, dtype: torch.dtype) -> Any:
     names = read_json_object(folder, CONFIG_FILE).get("architectures") or ["?"]
     if not hasattr(library, names[0]):
         raise ValueError(
-            f'{folder / CONFIG_FILE}: transformers has no class {names[0]!r}; name one under "architectures"'
+            f"{folder / CONFIG_FILE}: transformers has no class {names[0]!r}; name one under "
+            '"architectures"'
         )
     library.utils.logging.set_verbosity_error()
     library.utils.logging.disable_progress_bar()
@@ -52,7 +55,9 @@ def load_in_transformers(folder: Path, dtype: torch.dtype) -> Any:
 
 
 def example(spec: S.Spec, seed: int = 0, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
-    """A random batch of two, the second row shorter; right-padded, as all of transformers' position rules agree on."""
+    """A random batch of two, the second row shorter; right-padded, as all of transformers' position
+    rules agree on.
+    """
     generator = torch.Generator().manual_seed(seed)
     if not isinstance(spec.source, S.Tokens):
         side = spec.source.image_size if isinstance(spec.source, S.Patches) else 96

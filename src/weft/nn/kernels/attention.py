@@ -14,7 +14,9 @@ from .precision import is_eager_cpu
 
 
 class AttentionBackend(Protocol):
-    """softmax(cap(q kᵀ · scale) + mask) v. A mask is boolean (True: may look) or added; a row that sees nothing gives 0."""
+    """softmax(cap(q kᵀ · scale) + mask) v. A mask is boolean (True: may look) or added; a row that
+    sees nothing gives 0.
+    """
 
     def __call__(
         self,
@@ -31,7 +33,8 @@ class AttentionBackend(Protocol):
 
 
 class AttentionSplit(Protocol):
-    """A backend on parts of long rows, without the whole mask: from a backend to one that is called with whole rows.
+    """A backend on parts of long rows, without the whole mask: from a backend to one that is called
+    with whole rows.
 
     `pair`, where it has one, are the positions of one part, for a position bias.
     """
@@ -40,7 +43,8 @@ class AttentionSplit(Protocol):
 
 
 class PatternBackend(Protocol):
-    """How a pattern is computed faster than with a mask, and with the same result; None: not for these rows.
+    """How a pattern is computed faster than with a mask, and with the same result; None: not for
+    these rows.
 
     `biased`: a position bias is added to the scores.
     """
@@ -101,8 +105,9 @@ def sdpa_attention(
 
 
 def sdpa_backward_is_slow(q_BHLK: Tensor, k_BGMK: Tensor, mask: Tensor | None) -> bool:
-    """On the CPU, torch's bf16 backward takes several times the matrix products, and a mask that is learned has no fused kernel;
-    the products keep the weights, so not for long inputs."""
+    """On the CPU, torch's bf16 backward takes several times the matrix products, and a mask that is
+    learned has no fused kernel; the products keep the weights, so not for long inputs.
+    """
     return (
         (q_BHLK.dtype == torch.bfloat16 or (mask is not None and mask.requires_grad))
         and is_eager_cpu(q_BHLK)

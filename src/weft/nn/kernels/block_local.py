@@ -1,5 +1,7 @@
-"""Attention in a sliding window at linear cost: a block of queries meets only the keys that its window can reach (Beltagy et al. 2020,
-arXiv:2004.05150, section 3.1). The slow twin is the same kernel with the whole (L, M) mask."""
+"""Attention in a sliding window at linear cost: a block of queries meets only the keys that its
+window can reach (Beltagy et al. 2020, arXiv:2004.05150, section 3.1). The slow twin is the same
+kernel with the whole (L, M) mask.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -62,8 +64,10 @@ class RandomState(NamedTuple):
 
 
 class BlockLocalAttention:
-    """How the queries of a window are split. In every block the same query meets the same key at the same distance, so `pair` is the
-    pair of any block, and scores that depend on distance are computed for one block only."""
+    """How the queries of a window are split. In every block the same query meets the same key at
+    the same distance, so `pair` is the pair of any block, and scores that depend on distance are
+    computed for one block only.
+    """
 
     def __init__(self, pattern: S.SlidingWindow, positions: Positions, size: int) -> None:
         assert positions.first_query_slot is not None
@@ -81,7 +85,9 @@ class BlockLocalAttention:
         self.band = in_window(pattern.before, pattern.after)(self.pair)[:, None]
 
     def __call__(self, kernel: AttentionBackend) -> AttentionBackend:
-        """The same kernel for whole rows, made of calls for blocks; its mask is the bias of one block."""
+        """The same kernel for whole rows, made of calls for blocks; its mask is the bias of one
+        block.
+        """
 
         def attend(
             q_BHLK: Tensor,
@@ -168,7 +174,9 @@ class BlockLocalAttention:
 
 
 def strided_windows(t: Tensor, axis: int, length: int, step: int) -> Tensor:
-    """Every run of `length` slots along an axis that begins at a multiple of `step`; runs stand side by side in the batch."""
+    """Every run of `length` slots along an axis that begins at a multiple of `step`; runs stand
+    side by side in the batch.
+    """
     windows: Tensor = t.unfold(axis, length, step)
     return windows.movedim(axis, 1).movedim(-1, axis + 1).flatten(0, 1)
 
@@ -181,7 +189,9 @@ def overlapping_windows(t_BGMK: Tensor, length: int, step: int) -> Tensor:
 
 
 class OverlappingWindows(torch.autograd.Function):
-    """`runs` of keys that overlap. torch's own backward adds number by number; here a run's gradient is added a step at a time."""
+    """`runs` of keys that overlap. torch's own backward adds number by number; here a run's
+    gradient is added a step at a time.
+    """
 
     @staticmethod
     def forward(context: Any, t_BGMK: Tensor, length: int, step: int) -> Tensor:
@@ -208,8 +218,10 @@ class OverlappingWindows(torch.autograd.Function):
 
 
 class RecomputedAttention(torch.autograd.Function):
-    """Chunk by chunk. The backward computes each chunk again, so that no attention weights are stored, and adds the gradients of keys in
-    place: a slice under autograd would make a tensor of the whole length per chunk."""
+    """Chunk by chunk. The backward computes each chunk again, so that no attention weights are
+    stored, and adds the gradients of keys in place: a slice under autograd would make a tensor of
+    the whole length per chunk.
+    """
 
     @staticmethod
     def forward(
@@ -262,8 +274,9 @@ class RecomputedAttention(torch.autograd.Function):
 def chunk_rng(
     t: Tensor, random: RandomState | None, blocks: BlockLocalAttention, chunk: Chunk
 ) -> Iterator[None]:
-    """Without autocast (the tensors are cast already), and with the random numbers of the chunk's queries, the same in both passes and
-    however many blocks a chunk holds."""
+    """Without autocast (the tensors are cast already), and with the random numbers of the chunk's
+    queries, the same in both passes and however many blocks a chunk holds.
+    """
     kind = t.device.type
     devices = [] if kind in ("cpu", "meta") else [t.device]
     narrow = nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False)

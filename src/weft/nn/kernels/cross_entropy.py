@@ -14,10 +14,13 @@ IGNORE_INDEX = -100
 
 @singledispatch
 def cross_entropy(logits_TV: Tensor, label_T: Tensor, smoothing: float = 0.0) -> Tensor:
-    """The sum over labels other than IGNORE of the cross entropy; smoothed, with that share of each label spread evenly over
-    all V (Szegedy et al. 2016, arXiv:1512.00567, section 7). Logits beyond the labels count for nothing.
+    """The sum over labels other than IGNORE of the cross entropy; smoothed, with that share of each
+    label spread evenly over all V (Szegedy et al. 2016, arXiv:1512.00567, section 7). Logits beyond
+    the labels count for nothing.
 
-    Other kinds of tensors, such as logits that several ranks share, register a function of their own."""
+    Other kinds of tensors, such as logits that several ranks share, register a function of their
+    own.
+    """
     loss: Tensor = CrossEntropy.apply(logits_TV, pad_labels(logits_TV, label_T), smoothing)
     return loss
 
@@ -31,7 +34,9 @@ def pad_labels(logits_TV: Tensor, label_T: Tensor) -> Tensor:
 
 
 class CrossEntropy(torch.autograd.Function):
-    """log Σ exp(x) - (1 - s) x_label - s mean(x), a few rows at a time: wide numbers exist for those rows alone, in one place."""
+    """log Σ exp(x) - (1 - s) x_label - s mean(x), a few rows at a time: wide numbers exist for
+    those rows alone, in one place.
+    """
 
     @staticmethod
     def forward(context: Any, logits_TV: Tensor, label_T: Tensor, smoothing: float) -> Tensor:
@@ -80,8 +85,9 @@ class VocabularyPart(NamedTuple):
 
 
 class SharedCrossEntropy(torch.autograd.Function):
-    """The same of logits whose columns are on several ranks: three numbers per row are joined, never the logits (Shoeybi et al. 2019,
-    arXiv:1909.08053, section 3)."""
+    """The same of logits whose columns are on several ranks: three numbers per row are joined,
+    never the logits (Shoeybi et al. 2019, arXiv:1909.08053, section 3).
+    """
 
     @staticmethod
     def forward(
@@ -132,7 +138,9 @@ def accumulation_dtype(x: Tensor) -> torch.dtype:
 
 
 def row_chunks(x_TV: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """A few rows after another, widened in the same room: it stays in a processor's cache; a graphics card takes more at a time."""
+    """A few rows after another, widened in the same room: it stays in a processor's cache; a
+    graphics card takes more at a time.
+    """
     T, V = x_TV.shape
     many = min(max(1, (1 << (18 if x_TV.device.type == "cpu" else 26)) // V), T)
     room_TV = torch.empty(many, V, dtype=accumulation_dtype(x_TV), device=x_TV.device)

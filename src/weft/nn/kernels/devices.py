@@ -11,8 +11,8 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
     """Return the device called `name`.
 
     Args:
-        name: "cpu", "cuda", "cuda:1", "mps", or "auto" for an accelerator if available, else the CPU.
-            Under torchrun, "cuda" is the GPU of the local rank.
+        name: "cpu", "cuda", "cuda:1", "mps", or "auto" for an accelerator if available, else the
+            CPU. Under torchrun, "cuda" is the GPU of the local rank.
 
     Raises:
         ValueError: if there is no such device here.
@@ -37,18 +37,22 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
     if device.type == "cuda" and local_ranks > 1:
         if device.index is not None:
             raise ValueError(
-                f"{name} is one device, and {local_ranks} ranks run on this machine; use cuda, one per rank"
+                f"{name} is one device, and {local_ranks} ranks run on this machine; use cuda, one "
+                "per rank"
             )
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     if (device.index or 0) >= backend.device_count():
         raise ValueError(
-            f"{device} is not available: PyTorch {torch.__version__} sees {backend.device_count()} {device.type} devices; use cpu"
+            f"{device} is not available: PyTorch {torch.__version__} sees {backend.device_count()} "
+            f"{device.type} devices; use cpu"
         )
     return device
 
 
 def has_fast_bf16(device: torch.device) -> bool:
-    """Return whether the device has instructions that multiply bf16 matrices; without them bf16 is slower than fp32."""
+    """Return whether the device has instructions that multiply bf16 matrices; without them bf16 is
+    slower than fp32.
+    """
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "cpu":

@@ -1,5 +1,6 @@
-"""Packed documents and padded rows without a mask: every run of kept tokens attends to its own keys, by itself. The slow twin is the
-same kernel with the whole (L, M) mask."""
+"""Packed documents and padded rows without a mask: every run of kept tokens attends to its own
+keys, by itself. The slow twin is the same kernel with the whole (L, M) mask.
+"""
 
 from typing import Any
 
@@ -24,7 +25,9 @@ class PerDocumentAttention:
         self.keys = keys
 
     def __call__(self, kernel: AttentionBackend) -> AttentionBackend:
-        """The same kernel for whole rows, made of one call per document; a query that has no keys gives 0."""
+        """The same kernel for whole rows, made of one call per document; a query that has no keys
+        gives 0.
+        """
 
         def attend(
             q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, **options: Any
@@ -88,8 +91,9 @@ def split_documents(t: Tensor, row: DocumentLengths) -> tuple[Tensor, ...]:
 def per_document_attention(
     pattern: PatternMask, positions: Positions, biased: bool = False
 ) -> PerDocumentAttention | None:
-    """For long rows without a position bias, where every query sees its whole document, or all of it so far. Padding
-    alone needs no (L, M) mask unless the pattern is causal."""
+    """For long rows without a position bias, where every query sees its whole document, or all of
+    it so far. Padding alone needs no (L, M) mask unless the pattern is causal.
+    """
     mask_BM = positions.attention_mask_BM
     if biased or mask_BM is None or torch.compiler.is_compiling():
         return None

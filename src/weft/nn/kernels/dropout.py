@@ -10,8 +10,10 @@ from .keyed_random import MASK_LEVELS, Keys, random_attention_mask, random_mask
 
 
 def dropout(x: Tensor, probability: float, keys: Keys | None = None) -> Tensor:
-    """Each number is 0 with probability `rate`; the others grow to keep the mean. Which ones depends on the sample and the place in it
-    (`keyed`); torch's own also draws one number at a time on a CPU, a third of a training step."""
+    """Each number is 0 with probability `rate`; the others grow to keep the mean. Which ones
+    depends on the sample and the place in it (`keyed`); torch's own also draws one number at a time
+    on a CPU, a third of a training step.
+    """
     if type(x) is not Tensor:
         return F.dropout(x, probability)  # a sharded or an imagined tensor
     kept_levels = kept_fraction_16bit(probability)

@@ -1,5 +1,6 @@
-"""Random numbers that belong to samples: those of a number depend on its sample and its place in it, and on neither the rows beside it,
-nor its padding, nor the process that computes it."""
+"""Random numbers that belong to samples: those of a number depend on its sample and its place in
+it, and on neither the rows beside it, nor its padding, nor the process that computes it.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,9 @@ MULTIPLIER_1, MULTIPLIER_2 = (c - (1 << 64) for c in (0xBF58476D1CE4E5B9, 0x94D0
 
 
 class DocumentStarts:
-    """Where, among the keys of an attention, each query's own document begins: its weights are drawn from there on."""
+    """Where, among the keys of an attention, each query's own document begins: its weights are
+    drawn from there on.
+    """
 
     def __init__(self, begin_BL: Tensor) -> None:
         self.begin_BL = begin_BL
@@ -40,7 +43,9 @@ class DocumentStarts:
 
 
 class Keys(NamedTuple):
-    """One random word per token, the documents of packed rows, and of padded images that are looked at the cells' own numbers."""
+    """One random word per token, the documents of packed rows, and of padded images that are looked
+    at the cells' own numbers.
+    """
 
     key_BL: Tensor
     documents: DocumentStarts | None = None
@@ -48,7 +53,9 @@ class Keys(NamedTuple):
 
 
 class CurrentKeys:
-    """The random keys of the current forward pass: set by the trainer, and by every block for the tokens that it reads."""
+    """The random keys of the current forward pass: set by the trainer, and by every block for the
+    tokens that it reads.
+    """
 
     samples: Tensor | None = (
         None  # (B) numbers of the samples, or (B, documents) in packed rows; None: 0, 1, 2, …
@@ -58,7 +65,9 @@ class CurrentKeys:
 
 
 class use_part:
-    """Inside, vectors are part `index` of `count` equal parts of longer ones, and heads are those of one part: tensor parallelism."""
+    """Inside, vectors are part `index` of `count` equal parts of longer ones, and heads are those
+    of one part: tensor parallelism.
+    """
 
     def __init__(self, index: int, count: int) -> None:
         self.part = (index, count)
@@ -73,7 +82,9 @@ class use_part:
 
 @contextmanager
 def sample_numbers(numbers: Tensor | None) -> Iterator[None]:
-    """Inside, the rows of a batch are these samples. Column d of packed rows is the sample of document d; column 0 is padding."""
+    """Inside, the rows of a batch are these samples. Column d of packed rows is the sample of
+    document d; column 0 is padding.
+    """
     before = CurrentKeys.samples
     CurrentKeys.samples = numbers
     try:
@@ -83,7 +94,9 @@ def sample_numbers(numbers: Tensor | None) -> Iterator[None]:
 
 
 class use_keys:
-    """Inside, tokens draw with these keys. A class, since a compiler reads one better than a generator."""
+    """Inside, tokens draw with these keys. A class, since a compiler reads one better than a
+    generator.
+    """
 
     def __init__(self, keys: Keys | None) -> None:
         self.keys = keys
@@ -97,7 +110,9 @@ class use_keys:
 
 
 def mix_bits(x: Tensor) -> Tensor:
-    """A bijection of 64-bit words whose values look random for neighbouring arguments: SplitMix64's (Steele et al. 2014, figure 17)."""
+    """A bijection of 64-bit words whose values look random for neighbouring arguments: SplitMix64's
+    (Steele et al. 2014, figure 17).
+    """
     for shift, factor in ((30, MULTIPLIER_1), (27, MULTIPLIER_2)):
         x = (x ^ unsigned_shift(x, shift)) * factor
     return x ^ unsigned_shift(x, 31)
@@ -119,7 +134,9 @@ def word_at(x: Tensor, index: Tensor) -> Tensor:
 
 
 def sample_words(rows: int, device: torch.device) -> Tensor:
-    """A random word per row, or per document of a row. A sample of several rows, such as one row an ending, has a word for each."""
+    """A random word per row, or per document of a row. A sample of several rows, such as one row an
+    ending, has a word for each.
+    """
     numbers = CurrentKeys.samples
     if numbers is None or rows % len(numbers):
         numbers = torch.arange(rows, device=device)
@@ -166,7 +183,9 @@ def cell_numbers(mask_BL: Tensor, grid: tuple[int, int]) -> Tensor:
 
 
 def keys_for_shape(shape: torch.Size, device: torch.device) -> Keys:
-    """For vectors of this shape, (B, …, n): those of the tokens being read or, where the shapes differ, those of the rows."""
+    """For vectors of this shape, (B, …, n): those of the tokens being read or, where the shapes
+    differ, those of the rows.
+    """
     rows = shape[0] if len(shape) > 1 else 1
     length = shape[1:-1].numel()
     if CurrentKeys.keys is not None and CurrentKeys.keys.key_BL.shape == (rows, length):
@@ -175,8 +194,10 @@ def keys_for_shape(shape: torch.Size, device: torch.device) -> Keys:
 
 
 def call_word(device: torch.device) -> Tensor:
-    """One more number of torch's generator: every call has its own, as many in a part of a batch as in the whole. It is the
-    CPU's, so that every device drops the same; the copy of one number does not wait for the device."""
+    """One more number of torch's generator: every call has its own, as many in a part of a batch as
+    in the whole. It is the CPU's, so that every device drops the same; the copy of one number does
+    not wait for the device.
+    """
     return torch.randint(1 << 62, ()).to(device, non_blocking=True)
 
 
@@ -205,9 +226,12 @@ def random_attention_mask(shape_BHLM: torch.Size, lanes: int, device: torch.devi
 def random_head_masks(
     keys: Keys, heads: int, n: int, lanes: int, part: slice = slice(None)
 ) -> Tensor:
-    """(B, heads, L, n), or only a part of the heads. Word j of a vector is key · a_j + b_j, its upper half added to the lower: multiply-shift hashing, in which the
-    numbers of two tokens are independent (Dietzfelbinger 1996, "Universal hashing and k-wise independent random variables via integer
-    arithmetic without primes"). a_j and b_j belong to the call and the head, the key to the token."""
+    """(B, heads, L, n), or only a part of the heads. Word j of a vector is key · a_j + b_j, its
+    upper half added to the lower: multiply-shift hashing, in which the numbers of two tokens are
+    independent (Dietzfelbinger 1996, "Universal hashing and k-wise independent random variables via
+    integer arithmetic without primes"). a_j and b_j belong to the call and the head, the key to the
+    token.
+    """
     device = keys.key_BL.device
     table_2H1W = indexed_words(
         indexed_words(call_word(device), 2 * heads).view(2, heads, 1)[:, part], -(-n // 4)

@@ -14,7 +14,9 @@ SHARED_DOCUMENT = -1  # every document sees it; it sees itself alone
 
 
 class Positions(NamedTuple):
-    """Queries and keys that meet: their positions, which keys are real tokens, and everyone's document, (B or 1, length)."""
+    """Queries and keys that meet: their positions, which keys are real tokens, and everyone's
+    document, (B or 1, length).
+    """
 
     query_BL: Tensor
     key_BM: Tensor
@@ -78,7 +80,9 @@ def all_of(*predicates: Predicate) -> Predicate:
 def resolve_masks(
     attention_mask: Tensor | None, document_ids: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return the mask as booleans, and the document ids with 0 at all padding: document 0 is padding, so the ids imply the mask."""
+    """Return the mask as booleans, and the document ids with 0 at all padding: document 0 is
+    padding, so the ids imply the mask.
+    """
     if document_ids is None:
         return None if attention_mask is None else attention_mask.bool(), None
     if attention_mask is not None:
@@ -99,7 +103,9 @@ def padding_predicates(positions: Positions) -> list[Predicate]:
 
 
 class PatternMask:
-    """Which keys a query may attend to. A pattern of one's own needs `allowed`, and may name a backend for long rows."""
+    """Which keys a query may attend to. A pattern of one's own needs `allowed`, and may name a
+    backend for long rows.
+    """
 
     # Name of a `kernels.attention.PatternBackend`, which is faster and gives the same.
     backend: str | None = None
@@ -108,7 +114,9 @@ class PatternMask:
         self.pattern = pattern
 
     def allowed(self, query_BL: Tensor, key_BM: Tensor) -> Tensor:
-        """Return where a query at one position may attend to a key at another, booleans (B or 1, L, M)."""
+        """Return where a query at one position may attend to a key at another, booleans (B or 1, L,
+        M).
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method allowed(query_BL, key_BM)")
 
     def predicates(self, positions: Positions) -> list[Predicate]:
@@ -143,7 +151,9 @@ class WindowMask(PatternMask):
         self.after = pattern.after
 
     def predicates(self, positions: Positions) -> list[Predicate]:
-        """A window that is wider than the row is simpler: it allows everything, or what came before."""
+        """A window that is wider than the row is simpler: it allows everything, or what came
+        before.
+        """
         if (
             positions.first_query_slot is None
             or self.before < positions.first_query_slot + positions.query_BL.shape[1] - 1
@@ -167,7 +177,9 @@ def pattern_mask(pattern: S.Pattern) -> PatternMask:
 def build_mask(
     pattern: PatternMask, positions: Positions, triangle: bool
 ) -> tuple[Tensor | None, bool]:
-    """The mask (True: may look), or None and whether the kernel's own causal triangle does (`triangle` allows it)."""
+    """The mask (True: may look), or None and whether the kernel's own causal triangle does
+    (`triangle` allows it).
+    """
     predicates = [*pattern.predicates(positions), *padding_predicates(positions)]
     L = positions.query_BL.shape[1]
     M = positions.key_BM.shape[1]

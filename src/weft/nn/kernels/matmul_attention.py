@@ -1,4 +1,6 @@
-"""Attention as matrix products, its backward written out: several times torch's own where that one is slow."""
+"""Attention as matrix products, its backward written out: several times torch's own where that one
+is slow.
+"""
 
 from typing import Any
 
@@ -49,7 +51,9 @@ def matmul_attention(
 
 
 class MatmulAttention(torch.autograd.Function):
-    """Its backward needs the weights, before and after dropout; a weight that is 0 after it tells which were dropped."""
+    """Its backward needs the weights, before and after dropout; a weight that is 0 after it tells
+    which were dropped.
+    """
 
     @staticmethod
     def forward(

@@ -8,7 +8,9 @@ from torch.autograd.function import once_differentiable
 
 
 class RMSNormFunction(torch.autograd.Function):
-    """unit · w, unit = x / √(mean(x²) + eps) (Zhang and Sennrich 2019, arXiv:1910.07467, section 4), its backward written out."""
+    """unit · w, unit = x / √(mean(x²) + eps) (Zhang and Sennrich 2019, arXiv:1910.07467, section
+    4), its backward written out.
+    """
 
     @staticmethod
     def forward(context: Any, x: Tensor, weight_D: Tensor, eps: float) -> Tensor:

@@ -10,7 +10,9 @@ from .precision import is_eager_cpu
 
 
 def one_product_is_quicker(x: Tensor) -> bool:
-    """In bf16 training on a CPU: each product reads x, and its backward adds up a gradient of x. In float32 the products themselves take the time."""
+    """In bf16 training on a CPU: each product reads x, and its backward adds up a gradient of x. In
+    float32 the products themselves take the time.
+    """
     return x.dtype == torch.bfloat16 and x.requires_grad and is_eager_cpu(x)
 
 

@@ -106,7 +106,9 @@ class AttentionLayer(nn.Module):
         return self.project(add_position(x_BLD, position_BLD), x_BLD)
 
     def project(self, placed_BLD: Tensor, x_BLD: Tensor) -> tuple[Tensor, ...]:
-        """Queries and keys of `placed`, values of x; of the same vectors all three are one product where that is quicker."""
+        """Queries and keys of `placed`, values of x; of the same vectors all three are one product
+        where that is quicker.
+        """
         if placed_BLD is x_BLD and one_product_is_quicker(x_BLD):
             maps = self.query, self.key, self.value
             if all(type(m) is nn.Linear and type(m.weight) is nn.Parameter for m in maps):
@@ -151,7 +153,9 @@ class AttentionLayer(nn.Module):
             )
 
     def split_heads(self, t: Tensor, width: int, norm: nn.Module | None = None) -> Tensor:
-        """Heads apart, each or all together normalised; in autocast a norm widens its numbers, which the values do not share."""
+        """Heads apart, each or all together normalised; in autocast a norm widens its numbers,
+        which the values do not share.
+        """
         if norm is not None and not self.norms_heads:
             t = norm(t).to(t.dtype)
         heads: Tensor = t.unflatten(-1, (-1, width))
@@ -177,7 +181,9 @@ POSITION_LAYERS = {
 
 
 def build_attention(spec: S.Attention, width: int) -> AttentionLayer:
-    """Build the layer of an attention: that of its positions or of its pattern, where they have one."""
+    """Build the layer of an attention: that of its positions or of its pattern, where they have
+    one.
+    """
     layer: type = implementation(spec.pattern)
     if spec.query_key_positions != "added":
         layer = resolve(POSITION_LAYERS[spec.query_key_positions])

@@ -1,4 +1,6 @@
-"""Dropping numbers (Srivastava et al. 2014) and whole branches (Huang et al. 2016), in training only."""
+"""Dropping numbers (Srivastava et al. 2014) and whole branches (Huang et al. 2016), in training
+only.
+"""
 
 import torch
 from torch import Tensor, nn

@@ -25,7 +25,9 @@ def token_table(rows: int, width: int) -> nn.Embedding:
 
 
 class TokenEmbedding(nn.Module):
-    """Rows of a table + positions + segments. The table is handed in where it is another's (`SharedTokens`)."""
+    """Rows of a table + positions + segments. The table is handed in where it is another's
+    (`SharedTokens`).
+    """
 
     def __init__(self, spec: S.Tokens | S.SharedTokens, table_width: int, width: int) -> None:
         super().__init__()
@@ -90,7 +92,9 @@ class TokenEmbedding(nn.Module):
 
 
 class PatchProjection(nn.Conv2d):
-    """A convolution whose patches do not overlap: one matrix product, which is quicker than torch's convolution."""
+    """A convolution whose patches do not overlap: one matrix product, which is quicker than torch's
+    convolution.
+    """
 
     def forward(self, image_BCRS: Tensor) -> Tensor:
         p, q = self.kernel_size
@@ -145,7 +149,9 @@ class PatchEmbedding(nn.Module):
         return HiddenStates(self.drop(self.norm(x_BPD)), grid=None if n else grid)
 
     def position_embedding(self, grid: tuple[int, int]) -> Tensor | None:
-        """Positions for this grid; a learned table is stretched to another resolution (ViT, section 3.2)."""
+        """Positions for this grid; a learned table is stretched to another resolution (ViT, section
+        3.2).
+        """
         if self.positions is None or isinstance(self.positions, LearnedPositions2DLayer):
             return None if self.positions is None else self.positions(*grid)
         table_PD = self.positions.weight
@@ -153,7 +159,9 @@ class PatchEmbedding(nn.Module):
         return table_PD if grid == (self.side, self.side) else self.resize(table_PD, grid)
 
     def resize(self, table_PD: Tensor, grid: tuple[int, int] | None = None) -> Tensor:
-        """A position table of another image size, for this grid (default: the model's own); the rows of the extra tokens stay."""
+        """A position table of another image size, for this grid (default: the model's own); the
+        rows of the extra tokens stay.
+        """
         n = len(self.s.extra_tokens)
         return torch.cat(
             (table_PD[:n], interpolate_grid(table_PD[n:], grid or (self.side, self.side)))

@@ -1,4 +1,6 @@
-"""The feed-forward layer: dense or gated (Vaswani et al. 2017, section 3.3; Shazeer 2020, arXiv:2002.05202)."""
+"""The feed-forward layer: dense or gated (Vaswani et al. 2017, section 3.3; Shazeer 2020,
+arXiv:2002.05202).
+"""
 
 import torch
 import torch.nn.functional as F

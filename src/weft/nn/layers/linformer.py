@@ -1,4 +1,6 @@
-"""Attention at linear cost: keys and values projected along the length (Linformer, arXiv:2006.04768, section 4)."""
+"""Attention at linear cost: keys and values projected along the length (Linformer,
+arXiv:2006.04768, section 4).
+"""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -27,13 +29,15 @@ class LinformerAttention(AttentionLayer):
     ) -> Tensor:
         if context.positions.key_document_ids_BM is not None:
             raise ValueError(
-                "Linformer mixes all keys, so it cannot separate packed documents; give one document per row"
+                "Linformer mixes all keys, so it cannot separate packed documents; give one "
+                "document per row"
             )
         mask_BM = context.positions.attention_mask_BM
         position_BM = context.positions.key_BM if mask_BM is None else positions_of_tokens(mask_BM)
         if k_BGMK.shape[2] > self.keys.num_embeddings:
             raise ValueError(
-                f"{k_BGMK.shape[2]} tokens are more than Linformer's length, {self.keys.num_embeddings}"
+                f"{k_BGMK.shape[2]} tokens are more than Linformer's length, "
+                f"{self.keys.num_embeddings}"
             )
 
         def narrow(table: nn.Embedding, t_BGMK: Tensor) -> Tensor:

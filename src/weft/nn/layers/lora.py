@@ -27,7 +27,8 @@ class LoRALinear(nn.Linear):
         weight = linear.weight
         if rank >= min(weight.shape):
             raise ValueError(
-                f"LoRA.rank = {rank} is not low for a map of {weight.shape[1]} × {weight.shape[0]}; give a smaller one"
+                f"LoRA.rank = {rank} is not low for a map of {weight.shape[1]} × "
+                f"{weight.shape[0]}; give a smaller one"
             )
         layer = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
         layer.weight = weight.requires_grad_(False)
@@ -83,7 +84,9 @@ def merge_lora(module: M) -> M:
 
 
 def merged_reader(module: nn.Module, read: Callable[[str], Tensor]) -> Callable[[str], Tensor]:
-    """Return what reads the tensors of `merge_lora(module)` one at a time, from what reads those of the module by name."""
+    """Return what reads the tensors of `merge_lora(module)` one at a time, from what reads those of
+    the module by name.
+    """
     scales = {
         path: part.scale for path, part in module.named_modules() if isinstance(part, LoRALinear)
     }

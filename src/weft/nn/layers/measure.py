@@ -1,4 +1,6 @@
-"""Parameters and FLOPs of a part, measured by building it without memory for its numbers, on the meta device."""
+"""Parameters and FLOPs of a part, measured by building it without memory for its numbers, on the
+meta device.
+"""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +17,9 @@ from .sequence import HiddenStates
 
 
 class SkipTorchInit(TorchFunctionMode):
-    """torch's layers initialise themselves when built; here `model.initialisation` does, once there is memory."""
+    """torch's layers initialise themselves when built; here `model.initialisation` does, once there
+    is memory.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__module__", None) == "torch.nn.init":
@@ -60,7 +64,9 @@ def forward_flops(part: Any, width: int, tokens: int) -> int:
 
 @lru_cache(maxsize=1024)
 def stack_flops(part: Any, width: int, tokens: int, memory: int) -> int:
-    """FLOPs of a stack outside its blocks, as torch's own counter counts them; `memory`: of so many vectors of the encoder."""
+    """FLOPs of a stack outside its blocks, as torch's own counter counts them; `memory`: of so many
+    vectors of the encoder.
+    """
     layer = build_on_meta(part, width, ())
     sequences = [
         HiddenStates(torch.empty(1, count, width, device="meta"))

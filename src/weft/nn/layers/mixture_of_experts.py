@@ -1,4 +1,6 @@
-"""Mixture of experts: each token goes to its few best experts (Shazeer et al. 2017, arXiv:1701.06538)."""
+"""Mixture of experts: each token goes to its few best experts (Shazeer et al. 2017,
+arXiv:1701.06538).
+"""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +17,9 @@ from .roles import INPUT, OUTPUT, Role, block_linear, with_role
 
 
 def loop_experts(x_TD: Tensor, weight_EFD: Tensor, ends_E: Tensor) -> Tensor:
-    """The slow twin of `grouped`: a matrix product an expert. On the meta device any split has the right shapes."""
+    """The slow twin of `grouped`: a matrix product an expert. On the meta device any split has the
+    right shapes.
+    """
     tokens = len(x_TD)
     experts = len(ends_E)
     even = [tokens * i // experts for i in range(1, experts + 1)]
@@ -136,12 +140,16 @@ def router_losses(
     document_ids_BL: Tensor | None = None,
     image: bool = False,
 ) -> RouterLosses:
-    """The auxiliary losses of a layer after its forward pass, as sums: over tokens, or over images, whose tokens are as many each.
+    """The auxiliary losses of a layer after its forward pass, as sums: over tokens, or over images,
+    whose tokens are as many each.
 
-    Balance is E · Σ_e f_e · P_e: f_e the share of tokens sent to expert e, P_e its mean probability; 1 when all experts work alike
-    (Switch, arXiv:2101.03961, equations 4 to 6). Both means are over one sequence and not over a batch (DeepSeek-V3, arXiv:2412.19437,
-    equations 17 to 20): a product of means over a batch would depend on how micro-batches and ranks cut it. A sequence weighs as
-    its tokens do. z is logsumexp(scores)² (ST-MoE, arXiv:2202.08906, equation 5)."""
+    Balance is E · Σ_e f_e · P_e: f_e the share of tokens sent to expert e, P_e its mean
+    probability; 1 when all experts work alike (Switch, arXiv:2101.03961, equations 4 to 6). Both
+    means are over one sequence and not over a batch (DeepSeek-V3, arXiv:2412.19437, equations 17 to
+    20): a product of means over a batch would depend on how micro-batches and ranks cut it. A
+    sequence weighs as its tokens do. z is logsumexp(scores)² (ST-MoE, arXiv:2202.08906, equation
+    5).
+    """
     assert layer.score_BLE is not None
     score_BLE = layer.score_BLE.to(accumulation_dtype(layer.score_BLE))
     (B, L, E) = score_BLE.shape

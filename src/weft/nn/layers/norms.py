@@ -47,7 +47,9 @@ class LayerScaleLayer(nn.Module):
 
 
 class RMSNormLayer(nn.RMSNorm):
-    """torch's own, but in training on the CPU, where its many small steps take as long as five layer norms."""
+    """torch's own, but in training on the CPU, where its many small steps take as long as five
+    layer norms.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         if not (

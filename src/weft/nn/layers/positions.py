@@ -1,4 +1,6 @@
-"""Positions: at the input, by rotation, on the score. (At queries and keys: `HiddenStates.query_key_position_BLD`.)"""
+"""Positions: at the input, by rotation, on the score. (At queries and keys:
+`HiddenStates.query_key_position_BLD`.)
+"""
 
 import math
 from dataclasses import dataclass
@@ -31,7 +33,9 @@ def sinusoidal_positions(
 
 
 def sinusoidal_grid(rows: int, columns: int, width: int) -> Tensor:
-    """MAE's fixed table: half the width for the column, half for the row, sines first (arXiv:2111.06377)."""
+    """MAE's fixed table: half the width for the column, half for the row, sines first
+    (arXiv:2111.06377).
+    """
     row_N, column_N = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
     return torch.cat(
         [
@@ -56,7 +60,9 @@ class SinusoidalTable:
 def sinusoidal_unit_grid(
     visible_BRC: Tensor, width: int, dtype: torch.dtype, temperature: float = 10_000.0
 ) -> Tensor:
-    """DETR's: row and column as shares of the visible image, times 2π (arXiv:2005.12872, appendix A.4)."""
+    """DETR's: row and column as shares of the visible image, times 2π (arXiv:2005.12872, appendix
+    A.4).
+    """
     visible = visible_BRC.to(torch.float64)
     shares = []
     for axis in (1, 2):
@@ -73,7 +79,9 @@ def sinusoidal_unit_grid(
 
 
 def interpolate_grid(table_PD: Tensor, grid: tuple[int, int]) -> Tensor:
-    """One row per cell of a square grid, interpolated (bicubic) for another grid (ViT, section 3.2); the same grid gives the same table."""
+    """One row per cell of a square grid, interpolated (bicubic) for another grid (ViT, section
+    3.2); the same grid gives the same table.
+    """
     side = math.isqrt(len(table_PD))
     if grid == (side, side):
         return table_PD
@@ -123,8 +131,10 @@ class LearnedPositions2DLayer(nn.Module):
     def forward(self, rows: int, columns: int) -> Tensor:
         if max(rows, columns) > self.rows.num_embeddings:
             raise ValueError(
-                f"a grid of {rows}×{columns} cells is larger than the {self.rows.num_embeddings} learned positions; "
-                "resize images to less (Resize.max_size), or train a model with a larger LearnedPositions2D.count"
+                f"a grid of {rows}×{columns} cells is larger than the {self.rows.num_embeddings} "
+                "learned positions; "
+                "resize images to less (Resize.max_size), or train a model with a larger "
+                "LearnedPositions2D.count"
             )
         row = self.rows.weight[:rows, None]
         column = self.columns.weight[None, :columns]
@@ -136,7 +146,9 @@ class LearnedPositions2DLayer(nn.Module):
 def rope_angles(
     spec: S.RoPE, position_BL: Tensor, head_width: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """cos and sin of position × frequency (arXiv:2104.09864), worked out in fp64: low precision loses far positions."""
+    """cos and sin of position × frequency (arXiv:2104.09864), worked out in fp64: low precision
+    loses far positions.
+    """
     half = int(head_width * spec.fraction) // 2
     rate_K = spec.theta ** -(
         torch.arange(half, device=position_BL.device, dtype=torch.float64) / half
@@ -164,7 +176,9 @@ def apply_rope(x_BHLK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class RelativeBiasLayer(nn.Module):
-    """A learned scalar per head for each distance bucket, near ones exact, far ones log-spaced (T5)."""
+    """A learned scalar per head for each distance bucket, near ones exact, far ones log-spaced
+    (T5).
+    """
 
     def __init__(self, spec: S.RelativeBias, heads: int) -> None:
         super().__init__()
@@ -201,7 +215,9 @@ class RelativeBiasLayer(nn.Module):
 
 
 class ALiBiLayer(nn.Module):
-    """-slope · distance; slopes are powers of 2^(-8/heads) (arXiv:2108.12409, and its code for odd head counts)."""
+    """-slope · distance; slopes are powers of 2^(-8/heads) (arXiv:2108.12409, and its code for odd
+    head counts).
+    """
 
     def __init__(self, spec: S.ALiBi, heads: int) -> None:
         super().__init__()

@@ -1,8 +1,9 @@
-"""What each parameter is for. A part declares it; initialisation, optimiser groups, layer decay, Muon, LoRA and rewriting
-for export read it, never the string of a parameter's name.
+"""What each parameter is for. A part declares it; initialisation, optimiser groups, layer decay,
+Muon, LoRA and rewriting for export read it, never the string of a parameter's name.
 
-A module declares the role of its own tensors (`with_role`) and facts about everything inside it (`with_scope`). Both are kept
-on the module, because a parameter is replaced when a model leaves the meta device, is copied or is sharded.
+A module declares the role of its own tensors (`with_role`) and facts about everything inside it
+(`with_scope`). Both are kept on the module, because a parameter is replaced when a model leaves the
+meta device, is copied or is sharded.
 """
 
 import math
@@ -56,13 +57,16 @@ class ParameterFacts:
         initial: the constant it starts at (default: 1 for a norm, 0 for a bias, else random).
         formula: fills the tensor in place, instead of the spec's initialisation.
         initialised_as: the role whose initialisation it takes, where that is not its own.
-        stream_dim: the dimension that runs along the channels of the residual stream; None: no dimension does.
-        scaled_by_gain: multiply it by the `init_gain` of its branch (DeepNorm, arXiv:2203.00555, figure 2).
+        stream_dim: the dimension that runs along the channels of the residual stream; None: no
+            dimension does.
+        scaled_by_gain: multiply it by the `init_gain` of its branch (DeepNorm, arXiv:2203.00555,
+            figure 2).
         query_heads: the number of heads, where it computes queries.
         inside_block: whether it is inside a block.
         init_gain: the `init_gain` of its branch.
         residual_branches: the number of residual branches of its stack.
-        layers_above: the number of blocks between it and the head: 0 for the head and the last block.
+        layers_above: the number of blocks between it and the head: 0 for the head and the last
+            block.
         part: which part of the model it belongs to.
     """
 
@@ -102,8 +106,10 @@ def with_role(module: M, role: Role, *names: str, **facts: Any) -> M:
 
     Args:
         module: the module; its children declare their own.
-        role: the role of its tensors. One that is called `bias` is a bias unless it is among `names`.
-        names: the tensors this is about, as attributes of the module (default: all that are not declared by name).
+        role: the role of its tensors. One that is called `bias` is a bias unless it is among
+            `names`.
+        names: the tensors this is about, as attributes of the module (default: all that are not
+            declared by name).
         facts: fields of `ParameterFacts`.
     """
     declared: dict[str, ParameterFacts] = vars(module).setdefault("declared_roles", {})
@@ -138,8 +144,9 @@ def head_linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
 
 
 def with_base_rate(linear: nn.Linear, rate: float) -> None:
-    """Declare the share of positive labels before training: a bias that starts at its log-odds need not be learned, and no common
-    vector takes its place (arXiv:1708.02002, section 3.3)."""
+    """Declare the share of positive labels before training: a bias that starts at its log-odds need
+    not be learned, and no common vector takes its place (arXiv:1708.02002, section 3.3).
+    """
     with_role(linear, Role.BIAS, "bias", initial=-math.log((1 - rate) / rate))
 
 
@@ -149,7 +156,9 @@ def is_declared(module: nn.Module) -> bool:
 
 
 def own_facts(module: nn.Module, scope: dict[str, Any]) -> Iterator[tuple[str, ParameterFacts]]:
-    """The facts of a module's own tensors by attribute name, as declared or by its class or their shape."""
+    """The facts of a module's own tensors by attribute name, as declared or by its class or their
+    shape.
+    """
     declared: dict[str, ParameterFacts] = vars(module).get("declared_roles", {})
     known = next((role for kind, role in TORCH_ROLES.items() if isinstance(module, kind)), None)
     matrix = Role.MATRIX if scope.get("inside_block") else Role.HEAD
@@ -184,6 +193,8 @@ def check_roles(module: nn.Module) -> None:
         names = [name for name, _ in part.named_parameters(recurse=False)]
         if names and not is_declared(part):
             raise ValueError(
-                f"{type(part).__name__} ({path or 'the module itself'}) does not say what {', '.join(names)} "
-                f"{'is' if len(names) == 1 else 'are'} for; use weft.nn.layers.roles.with_role(module, Role.…)"
+                f"{type(part).__name__} ({path or 'the module itself'}) does not say what "
+                f"{', '.join(names)} "
+                f"{'is' if len(names) == 1 else 'are'} for; use "
+                "weft.nn.layers.roles.with_role(module, Role.…)"
             )

@@ -10,7 +10,8 @@ from ..kernels.keyed_random import DocumentStarts, Keys, cell_keys, cell_numbers
 
 @dataclass(frozen=True, eq=False)
 class HiddenStates:
-    """What the four verbs hand on. Padding stands at either end of a row, not between tokens; a document is one run of tokens.
+    """What the four verbs hand on. Padding stands at either end of a row, not between tokens; a
+    document is one run of tokens.
 
     Attributes:
         x_BLD: one vector per token.
@@ -31,7 +32,9 @@ class HiddenStates:
     layer_outputs: tuple[Tensor, ...] = ()
 
     def select(self, index_BS: Tensor) -> "HiddenStates":
-        """Only some tokens, as MAE does with patches; each keeps its position, and they are no grid any more."""
+        """Only some tokens, as MAE does with patches; each keeps its position, and they are no grid
+        any more.
+        """
 
         def pick(t: Tensor | None) -> Tensor | None:
             return None if t is None else pick_tokens(t, index_BS)

@@ -22,9 +22,11 @@ class DataPart(NamedTuple):
 
 @choice
 class Data:
-    """Training and validation data. The tokenizer is trained on `train`; everything is prepared once, into `prepared_folder`. Rows that
-    cannot be read are skipped; if they are more than `max_bad_row_fraction` of all rows, preparing stops (see `data.quarantine`).
-    A source of a mixture may name rows of its own, of the same kind as `rows`."""
+    """Training and validation data. The tokenizer is trained on `train`; everything is prepared
+    once, into `prepared_folder`. Rows that cannot be read are skipped; if they are more than
+    `max_bad_row_fraction` of all rows, preparing stops (see `data.quarantine`). A source of a
+    mixture may name rows of its own, of the same kind as `rows`.
+    """
 
     rows: RowSchema
     train: Source | Mixture
@@ -37,17 +39,21 @@ class Data:
         for part in self.parts():
             if type(part.rows) is not type(self.rows):
                 raise ValueError(
-                    f"{part.name} has {type(part.rows).__name__}, but Data.rows are {type(self.rows).__name__}; give every source the same kind"
+                    f"{part.name} has {type(part.rows).__name__}, but Data.rows are "
+                    f"{type(self.rows).__name__}; give every source the same kind"
                 )
             shape = part.rows.input_shape
             whole = self.rows.input_shape
             if differing := [name for name in shape if shape[name] != whole[name]]:
                 raise ValueError(
-                    f"{part.name} differs from Data.rows in {', '.join(differing)}, and one model cannot read both; give every source the same"
+                    f"{part.name} differs from Data.rows in {', '.join(differing)}, and one model "
+                    "cannot read both; give every source the same"
                 )
 
     def parts(self, *splits: str) -> Iterator[DataPart]:
-        """Yield the sources of some splits (default: "train" and "valid"), one or, of a mixture, several each."""
+        """Yield the sources of some splits (default: "train" and "valid"), one or, of a mixture,
+        several each.
+        """
         for split, source in (("train", self.train), ("valid", self.valid)):
             if splits and split not in splits:
                 continue

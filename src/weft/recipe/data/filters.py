@@ -1,6 +1,9 @@
-"""Which rows of a source are kept, as values: quality filters and deduplication, in the order in which they are applied.
+"""Which rows of a source are kept, as values: quality filters and deduplication, in the order in
+which they are applied.
 
-Thresholds are those of the papers; all of them count words, lines and characters, never words of one language."""
+Thresholds are those of the papers; all of them count words, lines and characters, never words of
+one language.
+"""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -13,7 +16,8 @@ NonNegativeFloat = Annotated[float, Field(ge=0)]
 
 
 class Filter:
-    """Base of every step that drops rows of a source before they are encoded, and before a tokenizer is trained on them.
+    """Base of every step that drops rows of a source before they are encoded, and before a
+    tokenizer is trained on them.
 
     Attributes:
         name: what `weft prepare --filters` calls it.
@@ -27,15 +31,19 @@ class Filter:
 class QualityFilter(Filter):
     """Base of the filters that look at one row alone.
 
-    What implements it is registered with `implements` and built from the value. It is called with the text of a row, and returns why
-    the row is dropped, in one of a few fixed texts, or None if it is kept."""
+    What implements it is registered with `implements` and built from the value. It is called with
+    the text of a row, and returns why the row is dropped, in one of a few fixed texts, or None if
+    it is kept.
+    """
 
 
 class Deduplication(Filter):
     """Base of the filters that drop what an earlier row, in the order of the files, already holds.
 
-    What implements it is registered with `implements` and built from the value. It is called with the text of a row, and returns keys,
-    which are bytes: the row is dropped if an earlier row has one of its keys. Rows are compared on disk, by the hashes of their keys."""
+    What implements it is registered with `implements` and built from the value. It is called with
+    the text of a row, and returns keys, which are bytes: the row is dropped if an earlier row has
+    one of its keys. Rows are compared on disk, by the hashes of their keys.
+    """
 
 
 # One row alone
@@ -43,8 +51,10 @@ class Deduplication(Filter):
 
 @choice
 class LengthFilter(QualityFilter):
-    """Drop texts that are too short or too long; words are what whitespace separates (Rae et al. 2021, arXiv:2112.11446, appendix A.1.1).
-    For a language that writes no spaces, set `min_words` to 0 and count characters."""
+    """Drop texts that are too short or too long; words are what whitespace separates (Rae et al.
+    2021, arXiv:2112.11446, appendix A.1.1). For a language that writes no spaces, set `min_words`
+    to 0 and count characters.
+    """
 
     name = "length"
     min_words: NonNegativeInt = 50
@@ -67,8 +77,10 @@ class CharacterFilter(QualityFilter):
 
 @choice
 class LineFilter(QualityFilter):
-    """Drop lists and teasers, by their lines (Rae et al. 2021, appendix A.1.1) and, with `min_terminal_fraction`, by how many end with a
-    full stop, an exclamation mark, a question mark or a quotation mark (Raffel et al. 2019, arXiv:1910.10683, section 2.2)."""
+    """Drop lists and teasers, by their lines (Rae et al. 2021, appendix A.1.1) and, with
+    `min_terminal_fraction`, by how many end with a full stop, an exclamation mark, a question mark
+    or a quotation mark (Raffel et al. 2019, arXiv:1910.10683, section 2.2).
+    """
 
     name = "lines"
     max_bullet_fraction: Fraction = 0.9  # of the lines that start with a bullet
@@ -78,9 +90,10 @@ class LineFilter(QualityFilter):
 
 @choice
 class RepetitionFilter(QualityFilter):
-    """Drop texts that repeat themselves (Rae et al. 2021, table A1): repeated lines and paragraphs, as fractions of their number and of
-    the characters; the characters of the most frequent n-gram of words for n from 2, and of all n-grams that occur more than once for
-    n from 5."""
+    """Drop texts that repeat themselves (Rae et al. 2021, table A1): repeated lines and paragraphs,
+    as fractions of their number and of the characters; the characters of the most frequent n-gram
+    of words for n from 2, and of all n-grams that occur more than once for n from 5.
+    """
 
     name = "repetition"
     max_line_fraction: Fraction = 0.3
@@ -93,7 +106,9 @@ class RepetitionFilter(QualityFilter):
 
 @choice
 class ForbiddenTextFilter(QualityFilter):
-    """Drop texts that contain one of these, in whatever case (Raffel et al. 2019, section 2.2: placeholders)."""
+    """Drop texts that contain one of these, in whatever case (Raffel et al. 2019, section 2.2:
+    placeholders).
+    """
 
     name = "forbidden"
     texts: tuple[str, ...] = ("lorem ipsum",)
@@ -108,8 +123,9 @@ class ForbiddenTextFilter(QualityFilter):
 
 @choice
 class ExactDeduplication(Deduplication):
-    """Drop a row whose text or image equals an earlier one's, whatever their labels, byte for byte or, with `normalize`, but for case and
-    whitespace. Equal means an equal hash of 128 bits."""
+    """Drop a row whose text or image equals an earlier one's, whatever their labels, byte for byte
+    or, with `normalize`, but for case and whitespace. Equal means an equal hash of 128 bits.
+    """
 
     name = "exact"
     reads_bytes = True
@@ -118,8 +134,10 @@ class ExactDeduplication(Deduplication):
 
 @choice
 class NearDeduplication(Deduplication):
-    """Drop a row that resembles an earlier one: MinHash (Broder 1997) of its n-grams, compared by locality-sensitive hashing. Rows whose
-    sets of n-grams have a Jaccard similarity above about `threshold` are found; needs `pip install '.[data]'`."""
+    """Drop a row that resembles an earlier one: MinHash (Broder 1997) of its n-grams, compared by
+    locality-sensitive hashing. Rows whose sets of n-grams have a Jaccard similarity above about
+    `threshold` are found; needs `pip install '.[data]'`.
+    """
 
     name = "near"
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.8

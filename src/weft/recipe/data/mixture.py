@@ -41,8 +41,11 @@ class FixedRates(MixingRates):
 class ProportionalRates(MixingRates):
     """p ∝ min(n, limit) ^ exponent for a source of n samples.
 
-    Exponent 1 with a limit is T5's examples-proportional mixing, 1/T its temperature T, 0 equal mixing (arXiv:1910.10683, section
-    3.5.2). Over languages, .7 is multilingual BERT's exponent and .3 XLM-R's (arXiv:1911.02116, section 3.1)."""
+    Exponent 1 with a limit is T5's examples-proportional mixing, 1/T its temperature T, 0 equal
+    mixing (arXiv:1910.10683, section
+    3.5.2). Over languages, .7 is multilingual BERT's exponent and .3 XLM-R's (arXiv:1911.02116,
+    section 3.1).
+    """
 
     exponent: Annotated[float, Field(ge=0, le=1)] = 1.0
     limit: PositiveInt | None = None  # K, of the samples that count; None: all
@@ -54,7 +57,9 @@ class ProportionalRates(MixingRates):
 
 @choice
 class NamedSource:
-    """A source of a mixture: its name, and what its rows hold where that differs from `Data.rows`, such as another template."""
+    """A source of a mixture: its name, and what its rows hold where that differs from `Data.rows`,
+    such as another template.
+    """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.]*$")]
     source: Source
@@ -63,8 +68,10 @@ class NamedSource:
 
 @choice
 class Mixture:
-    """Several sources at given rates: tasks with a prefix each (T5), or languages. Every source has epochs of its own, in each of which
-    all its samples come once; the rates hold in every stretch of 65,536 samples."""
+    """Several sources at given rates: tasks with a prefix each (T5), or languages. Every source has
+    epochs of its own, in each of which all its samples come once; the rates hold in every stretch
+    of 65,536 samples.
+    """
 
     sources: Annotated[tuple[NamedSource, ...], Field(min_length=1)]
     rates: MixingRates = ProportionalRates()

@@ -7,10 +7,12 @@ from ...support.registry import choice, implements
 
 
 class TokenizerSpec:
-    """Base of every tokenizer. Where `special` is True, ids 0 to 4 are pad, unknown, begin, end and mask.
+    """Base of every tokenizer. Where `special` is True, ids 0 to 4 are pad, unknown, begin, end and
+    mask.
 
-    What makes it is registered with `implements`: a function of the value and the training text, which it may iterate over
-    several times, that returns a `weft.data.tokenizing.tokenizer.Tokenizer`. The same text must give the same tokenizer.
+    What makes it is registered with `implements`: a function of the value and the training text,
+    which it may iterate over several times, that returns a
+    `weft.data.tokenizing.tokenizer.Tokenizer`. The same text must give the same tokenizer.
 
     Attributes:
         name: what `weft prepare --tokenizer` calls it.
@@ -21,7 +23,9 @@ class TokenizerSpec:
     reads_all_text: ClassVar[bool] = False
 
     def files(self) -> tuple[str, ...]:
-        """Return the files that it is read from; their content is part of the fingerprint of prepared data."""
+        """Return the files that it is read from; their content is part of the fingerprint of
+        prepared data.
+        """
         return ()
 
 

@@ -1,4 +1,6 @@
-"""Several runs beside each other: their curves in one picture, runs that differ in nothing but the seed as one with an interval."""
+"""Several runs beside each other: their curves in one picture, runs that differ in nothing but the
+seed as one with an interval.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +15,8 @@ from ...support.values import differing_fields
 from .curve import Points, downsample, running_mean
 from .log import read_log
 
-# 97.5 % points of Student's t by degrees of freedom; beyond, those of the normal distribution are near enough
+# 97.5 % points of Student's t by degrees of freedom; beyond, those of the normal distribution are
+# near enough
 STUDENT_T = (
     12.706,
     4.303,
@@ -43,7 +46,9 @@ COLOURS = ("#1f5fa8", "#c2410c", "#15803d", "#7e22ce", "#b45309", "#0e7490", "#b
 
 
 class Curve(NamedTuple):
-    """A quantity over the steps: the mean over runs, and half the width of its 95 % interval; None for one run."""
+    """A quantity over the steps: the mean over runs, and half the width of its 95 % interval; None
+    for one run.
+    """
 
     step_N: np.ndarray
     mean_N: np.ndarray
@@ -96,7 +101,9 @@ def compare_runs(folders: Sequence[Path]) -> list[RunGroup]:
 
 
 def count_seeds(folders: Sequence[Path]) -> str:
-    """Return how many seeds the runs of one recipe have; runs of the same seed are no sample of their own."""
+    """Return how many seeds the runs of one recipe have; runs of the same seed are no sample of
+    their own.
+    """
     if len(folders) < 2:
         return ""
     seeds = len({R.recipe_of_run(folder).seed for folder in folders})
@@ -113,7 +120,9 @@ def gather(members: list[tuple[Path, dict[str, Points]]]) -> dict[str, list[Poin
 
 
 def recipe_without_seed(folder: Path) -> R.Recipe | None:
-    """Return what runs of the same recipe share; None for a run without a readable one, which stands alone."""
+    """Return what runs of the same recipe share; None for a run without a readable one, which
+    stands alone.
+    """
     try:
         recipe = R.recipe_of_run(folder)
     except (ValueError, OSError):
@@ -122,7 +131,9 @@ def recipe_without_seed(folder: Path) -> R.Recipe | None:
 
 
 def differing_settings(groups: Sequence[RunGroup]) -> dict[str, tuple[Any, ...]]:
-    """Return the fields in which the recipes of groups differ, with the value of each group; {} unless all can be read."""
+    """Return the fields in which the recipes of groups differ, with the value of each group; {}
+    unless all can be read.
+    """
     recipes = [group.recipe for group in groups]
     if any(recipe is None for recipe in recipes):
         return {}
@@ -149,7 +160,9 @@ def read_series(lines: Sequence[dict[str, Any]]) -> dict[str, Points]:
 
 
 def mean_curve(runs: Sequence[Points], smooth: bool) -> Curve:
-    """The mean at the steps that all runs have, each smoothed before, with its 95 % interval by Student's t."""
+    """The mean at the steps that all runs have, each smoothed before, with its 95 % interval by
+    Student's t.
+    """
     curves = [dict(running_mean(points) if smooth else points) for points in runs]
     steps = sorted(set(curves[0]).intersection(*curves[1:]))
     value_RN = np.array([[curve[step] for step in steps] for curve in curves], float)
@@ -164,7 +177,9 @@ def student_t(freedom: int) -> float:
 
 
 def last_values(group: RunGroup, quantity: str) -> tuple[float, float | None] | None:
-    """The last value, its mean over runs, and half the width of its interval; None for a quantity that is not logged."""
+    """The last value, its mean over runs, and half the width of its interval; None for a quantity
+    that is not logged.
+    """
     if quantity not in group.series:
         return None
     curve = mean_curve(group.series[quantity], quantity in SMOOTHED)
@@ -182,7 +197,9 @@ def quantities(groups: Sequence[RunGroup]) -> list[str]:
 
 
 def distinct_quantities(groups: Sequence[RunGroup]) -> list[str]:
-    """All quantities but those that repeat an earlier one in every run, such as the only term of a loss."""
+    """All quantities but those that repeat an earlier one in every run, such as the only term of a
+    loss.
+    """
 
     def repeats(name: str, other: str) -> bool:
         return all(
@@ -201,7 +218,8 @@ def distinct_quantities(groups: Sequence[RunGroup]) -> list[str]:
 def draw_comparison(
     groups: Sequence[RunGroup], path: str | Path, names: Sequence[str] = ()
 ) -> None:
-    """Draw every quantity in a panel of its own, a colour per group, intervals as bands; the training loss of each run is thin.
+    """Draw every quantity in a panel of its own, a colour per group, intervals as bands; the
+    training loss of each run is thin.
 
     Args:
         groups: of `compare_runs`.

@@ -33,7 +33,9 @@ class Panel(NamedTuple):
 def curve(
     lines: Iterable[dict[str, Any]], title: str, unit: str = "nats", metric: str | None = None
 ) -> str:
-    """Draw the training loss (thin), its running mean, the validation loss, and the selected weights at their step."""
+    """Draw the training loss (thin), its running mean, the validation loss, and the selected
+    weights at their step.
+    """
     lines = list(lines)
     loss = [
         (line["step"], line["loss"])
@@ -64,7 +66,8 @@ def curve(
         parts += draw_panel(panel, top, last)
         top += panel.high + GAP
     parts += [
-        f'<text x="{x_position(v, last):.1f}" y="{top - GAP + 17}" text-anchor="middle">{v:,.0f}</text>'
+        f'<text x="{x_position(v, last):.1f}" y="{top - GAP + 17}" '
+        f'text-anchor="middle">{v:,.0f}</text>'
         for v in ticks(0, last)
     ]
     high = top - GAP + DOWN
@@ -72,13 +75,16 @@ def curve(
         f'<text x="{(LEFT + WIDE - RIGHT) / 2}" y="{high - 6}" text-anchor="middle">step</text>'
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{high}" font-family="sans-serif" font-size="12" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDE}" height="{high}" '
+        'font-family="sans-serif" font-size="12" '
         f'fill="#374151"><rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n'
     )
 
 
 def validation_series(lines: list[dict[str, Any]], name: str) -> dict[str, Points]:
-    """Return the validation metrics by `name`; the best weights are those of an earlier step, which their line names."""
+    """Return the validation metrics by `name`; the best weights are those of an earlier step, which
+    their line names.
+    """
     series = {
         label: [
             (line[key].get("step", line["step"]), line[key][name])
@@ -106,7 +112,8 @@ def draw_panel(panel: Panel, top: float, last: int) -> list[str]:
 
     middle = top + panel.high / 2
     parts = [
-        f'<text x="16" y="{middle:.1f}" text-anchor="middle" transform="rotate(-90 16 {middle:.1f})">{escape(panel.label)}</text>'
+        f'<text x="16" y="{middle:.1f}" text-anchor="middle" transform="rotate(-90 16 '
+        f'{middle:.1f})">{escape(panel.label)}</text>'
     ]
     parts += [
         f'<path d="M{LEFT} {y(v):.1f}H{WIDE - RIGHT}" stroke="#e5e7eb"/>'
@@ -121,12 +128,14 @@ def draw_panel(panel: Panel, top: float, last: int) -> list[str]:
         colour = COLOURS[name]
         line = " ".join(f"{x_position(a, last):.1f},{y(b):.1f}" for a, b in points)
         parts.append(
-            f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="{1 if name == "training" else 2}"/>'
+            f'<polyline points="{line}" fill="none" stroke="{colour}" '
+            f'stroke-width="{1 if name == "training" else 2}"/>'
         )
         if name in ("validation", "averaged", "best"):
             size = 3 if name == "validation" else 5
             parts += [
-                f'<circle class="{name}" cx="{x_position(a, last):.1f}" cy="{y(b):.1f}" r="{size}" fill="{colour}"/>'
+                f'<circle class="{name}" cx="{x_position(a, last):.1f}" cy="{y(b):.1f}" r="{size}" '
+                f'fill="{colour}"/>'
                 for a, b in points
             ]
         at = f" at step {points[-1][0]:,}" if name == "best" else ""
@@ -138,7 +147,8 @@ def draw_panel(panel: Panel, top: float, last: int) -> list[str]:
             else f"{name} {points[-1][1]:.4f}{at}"
         )
         parts.append(
-            f'<text x="{WIDE - 24}" y="{legend + 17 * i}" text-anchor="end" fill="{colour}">{label}</text>'
+            f'<text x="{WIDE - 24}" y="{legend + 17 * i}" text-anchor="end" '
+            f'fill="{colour}">{label}</text>'
         )
     return parts
 

@@ -27,8 +27,9 @@ class LogLabels(NamedTuple):
 
 
 class RunLog:
-    """The log of a run. Lines after the checkpoint that a run resumes from will be written again, so they are removed first; so are the
-    metrics of its very step, unless the checkpoint records them.
+    """The log of a run. Lines after the checkpoint that a run resumes from will be written again,
+    so they are removed first; so are the metrics of its very step, unless the checkpoint records
+    them.
 
     Args:
         folder: of the run.
@@ -88,7 +89,9 @@ class RunLog:
         self.writers.flush()
 
     def step(self, e: TrainStep, checkpoint_seconds: float | None = None) -> None:
-        """Write the line of a step; `checkpoint_seconds`: for how long saving a checkpoint held it up."""
+        """Write the line of a step; `checkpoint_seconds`: for how long saving a checkpoint held it
+        up.
+        """
         more: dict[str, Any] = {self.labels.unit: e.tokens}
         if e.skipped_reason:
             more |= {"skipped_reason": e.skipped_reason, "sample_ids": e.sample_ids}
@@ -112,7 +115,9 @@ class RunLog:
         self.write(step=step, **{name: {key: v for key, v in terms.items() if isfinite(v)}})
 
     def finish(self) -> None:
-        """Record which model and log the run ended with, and write the curve, which also marks the run as finished."""
+        """Record which model and log the run ended with, and write the curve, which also marks the
+        run as finished.
+        """
         self.sync()
         write_finished(self.folder)
         labels = self.labels
@@ -159,8 +164,10 @@ BLOCKS = 64
 
 
 def truncate_log(path: Path, step: int, validated: int, report: Report) -> LineKey:
-    """Remove all lines after `step`; return what the last one was. Report which lines are damaged, and whether some up to `step` are
-    missing: the checkpoint has the state of a run, so the run continues."""
+    """Remove all lines after `step`; return what the last one was. Report which lines are damaged,
+    and whether some up to `step` are missing: the checkpoint has the state of a run, so the run
+    continues.
+    """
     last = NOTHING
     kept = NOTHING
     damaged = list[int]()
@@ -212,7 +219,9 @@ class LogEnd(NamedTuple):
 
 
 def find_end(path: Path, step: int) -> LogEnd:
-    """Find the end of the lines up to `step`, reading from the end, so that a long log costs no more."""
+    """Find the end of the lines up to `step`, reading from the end, so that a long log costs no
+    more.
+    """
     last = NOTHING
     if path.stat().st_size == 0:
         return LogEnd(0, last)
@@ -244,7 +253,9 @@ def restore_log(path: Path, step: int, copied: bytes) -> None:
 
 
 def tell(path: Path, damaged: list[tuple[list[int], str]], missing: str, report: Report) -> None:
-    """Report in one line which lines are damaged or foreign, what was done with them, and what is missing."""
+    """Report in one line which lines are damaged or foreign, what was done with them, and what is
+    missing.
+    """
     parts = []
     for numbers, did in damaged:
         if numbers:
@@ -257,7 +268,9 @@ def tell(path: Path, damaged: list[tuple[list[int], str]], missing: str, report:
 
 
 def read_log(path: Path, report: Report = lambda line: None) -> list[dict[str, Any]]:
-    """Return all complete lines. A kill may have cut the last one; other damaged lines are reported."""
+    """Return all complete lines. A kill may have cut the last one; other damaged lines are
+    reported.
+    """
     if not path.exists():
         return []
     lines = []

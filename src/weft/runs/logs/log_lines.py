@@ -1,4 +1,6 @@
-"""The lines of a log: JSON objects, each with a checksum of its own bytes. Lines of earlier versions have none."""
+"""The lines of a log: JSON objects, each with a checksum of its own bytes. Lines of earlier
+versions have none.
+"""
 
 import json
 from collections.abc import Iterator
@@ -55,7 +57,9 @@ class LogLine(NamedTuple):
 
 
 def scan(file: BinaryIO) -> Iterator[LogLine]:
-    """Read a log from its beginning. After the first line with a checksum each line has one, and none comes twice."""
+    """Read a log from its beginning. After the first line with a checksum each line has one, and
+    none comes twice.
+    """
     keys = set[LineKey]()
     end = 0
     for number, text in enumerate(file, 1):

@@ -1,4 +1,6 @@
-"""Experiment trackers. Each gets the numbers of a line once it is in log.jsonl; none of them can change or end a run."""
+"""Experiment trackers. Each gets the numbers of a line once it is in log.jsonl; none of them can
+change or end a run.
+"""
 
 import json
 import os
@@ -36,8 +38,8 @@ class LogWriter(Protocol):
     """Writes to one tracker.
 
     Attributes:
-        can_rewind: whether it removes what it logged after `LogStart.step`. Others keep it, and are not given it again: a
-            resumed run computes the same numbers.
+        can_rewind: whether it removes what it logged after `LogStart.step`. Others keep it, and are
+            not given it again: a resumed run computes the same numbers.
     """
 
     can_rewind: bool
@@ -50,8 +52,10 @@ class LogWriter(Protocol):
 class LogWriters:
     """All trackers of a run. One that fails is reported once and left out.
 
-    Each gets every line once, in order. The last line of each is stored beside the log: a tracker that is new, failed or was left out for
-    a while first gets the lines that it lacks, and one that is ahead of the checkpoint gets nothing until the run has caught up."""
+    Each gets every line once, in order. The last line of each is stored beside the log: a tracker
+    that is new, failed or was left out for a while first gets the lines that it lacks, and one that
+    is ahead of the checkpoint gets nothing until the run has caught up.
+    """
 
     def __init__(
         self, start: LogStart, loggers: Iterable[R.Logger], report: Callable[[str], None]
@@ -68,7 +72,8 @@ class LogWriters:
             except ImportError as error:
                 extra = logger.name or name.lower()
                 raise ValueError(
-                    f"{name} is not installed ({error}); {install_extra(extra)}, or leave --log-to {extra} out"
+                    f"{name} is not installed ({error}); {install_extra(extra)}, or leave --log-to "
+                    f"{extra} out"
                 ) from None
             except Exception as error:
                 self.warn(name, error)
@@ -78,7 +83,8 @@ class LogWriters:
         """Give each tracker the lines that it lacks.
 
         Args:
-            last: line of the log before it was cut back: what was attached until then has all lines up to it.
+            last: line of the log before it was cut back: what was attached until then has all lines
+                up to it.
             lines: reads the log as it is now.
         """
         if not self.writers and not self.record["attached"]:
@@ -132,7 +138,8 @@ class LogWriters:
     def warn(self, name: str, error: Exception) -> None:
         reason = " ".join(str(error).split()) or type(error).__name__
         self.report(
-            f"{name} failed and gets no more of this run ({reason}); log.jsonl is complete, and training continues"
+            f"{name} failed and gets no more of this run ({reason}); log.jsonl is complete, and "
+            "training continues"
         )
 
 
@@ -172,13 +179,17 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
 
 
 def received_lines(record: dict[str, Any], last: LineKey) -> dict[str, LineKey]:
-    """Return the last line that each tracker has; those that were attached have the last one of the log."""
+    """Return the last line that each tracker has; those that were attached have the last one of the
+    log.
+    """
     received: dict[str, LineKey] = {name: tuple(key) for name, key in record["received"].items()}
     return received | {name: max(received[name], last) for name in record["attached"]}
 
 
 def detach_trackers(folder: Path, last: LineKey) -> None:
-    """Another machine went on with the run: its lines are not at the trackers that were attached here up to the last line."""
+    """Another machine went on with the run: its lines are not at the trackers that were attached
+    here up to the last line.
+    """
     record = read_record(folder)
     if record["attached"]:
         write_record(folder, record | {"received": received_lines(record, last), "attached": []})
@@ -221,7 +232,9 @@ class TensorBoardWriter:
 
 
 class WandBWriter:
-    """Every line is a row of its own with its `step`: a validation has the step of the line before it."""
+    """Every line is a row of its own with its `step`: a validation has the step of the line before
+    it.
+    """
 
     can_rewind = False
 

@@ -15,7 +15,9 @@ PLAIN_SECONDS = 10.0
 
 
 class ProgressLine:
-    """One line on stderr: on a terminal a spinner, then a line rewritten in place; elsewhere a plain line every ten seconds."""
+    """One line on stderr: on a terminal a spinner, then a line rewritten in place; elsewhere a
+    plain line every ten seconds.
+    """
 
     prefix = "weft: "  # of a plain line
 
@@ -106,7 +108,9 @@ class PrepareProgressLine(ProgressLine):
 
 
 def prepare_speed(speed: float, tokenizer_speed: float) -> str:
-    """Format both speeds, which are in millions of characters per second; of what has no tokenizer, such as images, of bytes."""
+    """Format both speeds, which are in millions of characters per second; of what has no tokenizer,
+    such as images, of bytes.
+    """
     if not tokenizer_speed:
         return f"{format_number(1e6 * speed)} bytes/s"
     alone = f" (tokenizer alone: {format_number(1e6 * tokenizer_speed)})"

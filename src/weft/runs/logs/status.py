@@ -22,8 +22,9 @@ def complain(line: str) -> None:
 
 
 def run_status(folder: Path, report: Callable[[str], None] = complain) -> dict[str, Any]:
-    """Return the status of a run, without torch. `loss` is the mean over the steps before the last validation, or over the last few
-    without one: a mean over samples, as the validation loss is, not that of one step.
+    """Return the status of a run, without torch. `loss` is the mean over the steps before the last
+    validation, or over the last few without one: a mean over samples, as the validation loss is,
+    not that of one step.
 
     Args:
         folder: of the run.

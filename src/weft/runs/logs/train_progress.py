@@ -24,7 +24,8 @@ class TrainScreen:
     """What the screen shows of a run: its data being prepared, the forecast, then its steps.
 
     Args:
-        is_first: whether this process is the first rank, which alone shows anything but the preparation.
+        is_first: whether this process is the first rank, which alone shows anything but the
+            preparation.
     """
 
     def __init__(self, is_first: bool) -> None:
@@ -111,11 +112,13 @@ def forecast_page(f: dict[str, Any], keep: int) -> Table:
         "model": f"{f['parameters']:,} trainable parameters, {f['precision']}, {f['device']}",
         "task": f["task"],
         **ranks_row(f["ranks"]),
-        "steps": f"{f['steps']:,} of about {f['tokens_per_step']:,} {f['unit']}, {format_number(f['tokens'])} in total"
-        + (f"; {f['done']:,} done" if f["done"] else ""),
-        "work": f"{format_number(f['flops'], 'FLOP')}; peak of a matrix product here: {format_number(f['peak_flops'], 'FLOP/s')}",
+        "steps": f"{f['steps']:,} of about {f['tokens_per_step']:,} {f['unit']}, "
+        f"{format_number(f['tokens'])} in total" + (f"; {f['done']:,} done" if f["done"] else ""),
+        "work": f"{format_number(f['flops'], 'FLOP')}; peak of a matrix product here: "
+        f"{format_number(f['peak_flops'], 'FLOP/s')}",
         "disk": f"{format_number(f['checkpoint_bytes'], 'B')} per checkpoint, {keep} kept",
-        "time": f"about {format_duration(f['seconds_left'])} ({f['seconds_per_step'] * 1e3:.0f} ms/step, {f['flops_utilization']:.0%} of peak)",
+        "time": f"about {format_duration(f['seconds_left'])} ({f['seconds_per_step'] * 1e3:.0f} "
+        f"ms/step, {f['flops_utilization']:.0%} of peak)",
     }
     for name, text in rows.items():
         page.add_row(name, text)
@@ -123,7 +126,8 @@ def forecast_page(f: dict[str, Any], keep: int) -> Table:
 
 
 class TrainProgressLine(ProgressLine):
-    """A bar on a terminal; elsewhere a plain line every ten seconds, and one at each validation and at the end.
+    """A bar on a terminal; elsewhere a plain line every ten seconds, and one at each validation and
+    at the end.
 
     Args:
         name: of the recipe.
@@ -208,7 +212,8 @@ class TrainProgressLine(ProgressLine):
         return (
             f"loss {nan if self.loss is None else self.loss:.4f}{self.valid}  lr {e.lr:.2e}  "
             f"{format_number(e.tokens / self.pace)} {self.unit}/s  "
-            f"{self.seconds_at_peak / self.pace:.0%} of peak  {self.data_pace / self.pace:.1%} waiting for data  "
+            f"{self.seconds_at_peak / self.pace:.0%} of peak  {self.data_pace / self.pace:.1%} "
+            "waiting for data  "
             f"{format_duration((self.steps - e.step) * self.pace)} left"
         )
 

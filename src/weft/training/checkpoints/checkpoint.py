@@ -1,7 +1,9 @@
-"""Checkpoints: safetensors and JSON in a folder that is renamed into place once every byte is on disk.
+"""Checkpoints: safetensors and JSON in a folder that is renamed into place once every byte is on
+disk.
 
-`step-000001000/` holds one file per group of tensors, `state.json` and `manifest.json` with the size and SHA-256 of the others and of itself.
-A name that starts with a dot is temporary: never read, removed by the next writer. One writer per folder: see `lock.py`.
+`step-000001000/` holds one file per group of tensors, `state.json` and `manifest.json` with the
+size and SHA-256 of the others and of itself. A name that starts with a dot is temporary: never
+read, removed by the next writer. One writer per folder: see `lock.py`.
 """
 
 import json
@@ -43,7 +45,9 @@ def write(root: str | Path, step: int, groups: Groups, facts: Mapping[str, Any])
 
 
 def serialize_checkpoint(groups: Groups, facts: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the files of a checkpoint as bytes: a copy that later changes of the tensors do not reach."""
+    """Return the files of a checkpoint as bytes: a copy that later changes of the tensors do not
+    reach.
+    """
     files = {f"{name}{TENSORS}": serialize_tensors(tensors) for name, tensors in groups.items()} | {
         STATE: serialize_state(facts)
     }
@@ -132,7 +136,9 @@ def _seal(step: int, files: Mapping[str, tuple[int, str]]) -> bytes:
 
 
 def discard(path: Path) -> None:
-    """Remove a folder, renaming it first, so that a partly removed one never has the name of a checkpoint."""
+    """Remove a folder, renaming it first, so that a partly removed one never has the name of a
+    checkpoint.
+    """
     if os.path.lexists(path):
         trash = path.with_name(f".trash-{path.name}")
         storage.rename(path, trash)
@@ -160,7 +166,9 @@ class Checkpoint(CheckpointFacts):
     files: dict[str, tuple[int, str]]  # size and SHA-256
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """Return the tensors of one group, from bytes that are compared with the manifest once more."""
+        """Return the tensors of one group, from bytes that are compared with the manifest once
+        more.
+        """
         file = f"{name}{TENSORS}"
         if file not in self.files:
             if name in (saved := self.saved()):
@@ -173,7 +181,9 @@ class Checkpoint(CheckpointFacts):
         return self.whole_groups() or list(self.saved())
 
     def whole_groups(self) -> list[str]:
-        """Return the groups that have a file of their own; none if ranks wrote parts of all of them."""
+        """Return the groups that have a file of their own; none if ranks wrote parts of all of
+        them.
+        """
         files = [file.removesuffix(TENSORS) for file in self.files if file.endswith(TENSORS)]
         return [name for name in files if not PART.fullmatch(f"{name}.json")]
 
@@ -192,7 +202,9 @@ class Checkpoint(CheckpointFacts):
 
 
 def read(path: str | Path, ranks: Ranks = Ranks()) -> Checkpoint:
-    """Return the checkpoint in a folder; ValueError names the first damaged file. Several `ranks` compare some files each, and agree."""
+    """Return the checkpoint in a folder; ValueError names the first damaged file. Several `ranks`
+    compare some files each, and agree.
+    """
     path = Path(path)
     error = None
     try:
@@ -213,7 +225,9 @@ def read(path: str | Path, ranks: Ranks = Ranks()) -> Checkpoint:
 
 
 def newest_facts(root: Path) -> CheckpointFacts | None:
-    """Return the facts of the newest checkpoint whose manifest and `state.json` are undamaged, without comparing its tensors; None if there is none."""
+    """Return the facts of the newest checkpoint whose manifest and `state.json` are undamaged,
+    without comparing its tensors; None if there is none.
+    """
     for path in checkpoint_folders(root):
         try:
             step, files = unseal_manifest(path / MANIFEST)
@@ -232,7 +246,9 @@ def read_state(path: Path, files: Mapping[str, tuple[int, str]]) -> dict[str, An
 def latest_checkpoint(
     root: str | Path, report: Callable[[str], None], ranks: Ranks = Ranks()
 ) -> Checkpoint | None:
-    """Return the newest undamaged checkpoint, None if there is none; damaged newer ones are reported."""
+    """Return the newest undamaged checkpoint, None if there is none; damaged newer ones are
+    reported.
+    """
     folders = checkpoint_folders(Path(root))
     for path in folders:
         try:
@@ -245,7 +261,8 @@ def latest_checkpoint(
     if folders:
         names = ", ".join(path.name for path in folders)
         raise ValueError(
-            f"{root}: all checkpoints are damaged ({names}); restore one, or move them away to start again"
+            f"{root}: all checkpoints are damaged ({names}); restore one, or move them away to "
+            "start again"
         )
     return None
 
@@ -253,7 +270,9 @@ def latest_checkpoint(
 def all_checkpoints(
     root: str | Path, report: Callable[[str], None] = lambda line: None, ranks: Ranks = Ranks()
 ) -> list[Checkpoint]:
-    """Return all undamaged checkpoints, the oldest first, one per step; damaged ones are reported. Several `ranks` share the reading."""
+    """Return all undamaged checkpoints, the oldest first, one per step; damaged ones are reported.
+    Several `ranks` share the reading.
+    """
     good = {}
     for path in reversed(checkpoint_folders(Path(root))):
         try:
@@ -265,7 +284,9 @@ def all_checkpoints(
 
 
 def checkpoint_folders(root: Path) -> list[Path]:
-    """Return the folders of checkpoints, the newest first; one that was replaced by another of the same step comes after it."""
+    """Return the folders of checkpoints, the newest first; one that was replaced by another of the
+    same step comes after it.
+    """
     named = [
         (FOLDER.fullmatch(path.name), path) for path in (root.iterdir() if root.exists() else ())
     ]
@@ -331,8 +352,9 @@ def _is_good(path: Path) -> bool:
 
 
 class Writers(NamedTuple):
-    """Who writes parts of a checkpoint: this rank, of how many. `token` is the same on all of them and different at every start, so
-    that parts of an earlier start are never taken for new ones."""
+    """Who writes parts of a checkpoint: this rank, of how many. `token` is the same on all of them
+    and different at every start, so that parts of an earlier start are never taken for new ones.
+    """
 
     rank: int = 0
     world: int = 1
@@ -340,8 +362,9 @@ class Writers(NamedTuple):
 
 
 class CheckpointWriter:
-    """Saves checkpoints in a thread, one at a time, and keeps the newest `keep` undamaged ones and the steps in `pinned`. `on_saved` is
-    called with the folder of each one."""
+    """Saves checkpoints in a thread, one at a time, and keeps the newest `keep` undamaged ones and
+    the steps in `pinned`. `on_saved` is called with the folder of each one.
+    """
 
     def __init__(
         self,
@@ -361,7 +384,9 @@ class CheckpointWriter:
         self.whole: set[Path] = set()
 
     def submit(self, step: int, groups: Groups, facts: Mapping[str, Any]) -> None:
-        """Copy the state and save it in the background. Waits for the previous save and raises its error."""
+        """Copy the state and save it in the background. Waits for the previous save and raises its
+        error.
+        """
         self.wait()
         self.saving = self.thread.submit(self._save, step, serialize_checkpoint(groups, facts))
 
@@ -416,8 +441,10 @@ def tensor_bytes(groups: Groups) -> int:
 
 
 def check_free_space(root: str | Path, need: int) -> None:
-    """Raise ValueError if `need` bytes of checkpoints do not fit on the disk. What is there counts: checkpoints, and leftovers of a
-    killed save, which the next one removes. A run needs (keep + 1) × size."""
+    """Raise ValueError if `need` bytes of checkpoints do not fit on the disk. What is there counts:
+    checkpoints, and leftovers of a killed save, which the next one removes. A run needs (keep + 1)
+    × size.
+    """
     root = Path(root)
     leftovers = [path for path in root.glob(".*") if SCAFFOLD.fullmatch(path.name)]
     there = sum(

@@ -1,4 +1,6 @@
-"""Whether a recipe matches the run in a folder: what may differ, what may not, and how far a run can be extended."""
+"""Whether a recipe matches the run in a folder: what may differ, what may not, and how far a run
+can be extended.
+"""
 
 import json
 import re
@@ -66,8 +68,9 @@ def saved_recipe(checkpoint: CheckpointFacts) -> R.Recipe:
 
 
 def recipe_of(folder: Path, report: Callable[[str], None]) -> R.Recipe:
-    """Return the recipe of a run. If its file is missing or damaged, that of the newest checkpoint; if it was edited, raise
-    ValueError."""
+    """Return the recipe of a run. If its file is missing or damaged, that of the newest checkpoint;
+    if it was edited, raise ValueError.
+    """
     try:
         return R.recipe_of_run(folder)
     except ValueError as error:
@@ -81,7 +84,8 @@ def recipe_of(folder: Path, report: Callable[[str], None]) -> R.Recipe:
         saved = saved_recipe(checkpoint)
         for name, was in edits(folder / FILE, checkpoint):
             raise ValueError(
-                f"{folder / FILE} was changed after it was written: {name} was {was!r} in {checkpoint.path.name}; "
+                f"{folder / FILE} was changed after it was written: {name} was {was!r} in "
+                f"{checkpoint.path.name}; "
                 "undo the change, or delete the file to restore it"
             ) from None
         report(f"{error}; the recipe of {checkpoint.path.name} is used")
@@ -89,7 +93,9 @@ def recipe_of(folder: Path, report: Callable[[str], None]) -> R.Recipe:
 
 
 def edits(path: Path, checkpoint: CheckpointFacts) -> list[tuple[str, Any]]:
-    """Return (path, old value) of what a file changes of a checkpoint's recipe; a file without a recipe can be restored."""
+    """Return (path, old value) of what a file changes of a checkpoint's recipe; a file without a
+    recipe can be restored.
+    """
     try:
         edited = R.recipe_from_json(path, sealed=False)
     except (ValueError, OSError):
@@ -115,7 +121,9 @@ def recipe_differences(before: R.Recipe, now: R.Recipe) -> list[tuple[str, Any]]
 
 
 def is_same_value(name: str, before: Any, now: Any) -> bool:
-    """Return whether two values are equal for a run: two paths of one file are, and the precision auto equals any."""
+    """Return whether two values are equal for a run: two paths of one file are, and the precision
+    auto equals any.
+    """
     if name == "precision" and now == "auto":
         return True
     return bool(before == now) or (
@@ -126,7 +134,8 @@ def is_same_value(name: str, before: Any, now: Any) -> bool:
 def cannot_extend(
     before: R.TrainingSchedule, now: R.TrainingSchedule, done: int, peak: float
 ) -> str | None:
-    """Return why a run cannot have this many steps in total, since its past steps would have been different; None if it can.
+    """Return why a run cannot have this many steps in total, since its past steps would have been
+    different; None if it can.
 
     Args:
         before: the schedule that the run began with.
@@ -141,13 +150,17 @@ def cannot_extend(
         new = now.lr_scale(step)
         if old != new:
             return (
-                f"with steps={now.steps} the {type(now.learning_rate).__name__} schedule would have had a learning rate of {peak * new:.3g} "
-                f"at step {step + 1:,}, not {peak * old:.3g}, and a run is extended only if all its past steps stay as they were "
+                f"with steps={now.steps} the {type(now.learning_rate).__name__} schedule would "
+                f"have had a learning rate of {peak * new:.3g} "
+                f"at step {step + 1:,}, not {peak * old:.3g}, and a run is extended only if all "
+                "its past steps stay as they were "
                 "(ConstantSchedule and InverseSqrt always, WarmupStableDecay before its decay); "
             )
         if before.row_length(step) != now.row_length(step):
             return (
-                f"with steps={now.steps} step {step + 1:,} would have had rows of {now.row_length(step)} tokens, "
-                f"not {before.row_length(step)}, because `length_schedule` is in fractions of the steps; "
+                f"with steps={now.steps} step {step + 1:,} would have had rows of "
+                f"{now.row_length(step)} tokens, "
+                f"not {before.row_length(step)}, because `length_schedule` is in fractions of the "
+                "steps; "
             )
     return None

@@ -1,6 +1,7 @@
 """Copies of checkpoints in object storage: a run outlives its disk and its machine.
 
-A copy has the names of the checkpoint. Its manifest is uploaded last and removed first: a copy without one does not count.
+A copy has the names of the checkpoint. Its manifest is uploaded last and removed first: a copy
+without one does not count.
 """
 
 from collections.abc import Callable, Collection
@@ -22,8 +23,8 @@ DOWNLOADS = 8  # at once
 
 
 class CheckpointCopies:
-    """Copies checkpoints to an address such as s3://bucket/run, one after another in a thread of its own: training neither waits for a copy
-    nor stops because of one. One that fails is reported.
+    """Copies checkpoints to an address such as s3://bucket/run, one after another in a thread of
+    its own: training neither waits for a copy nor stops because of one. One that fails is reported.
 
     Args:
         address: of the copies of this run alone.
@@ -68,14 +69,19 @@ class CheckpointCopies:
         self.thread.submit(self.copy_next)
 
     def copy_next(self) -> None:
-        """Copy the newest checkpoint that is waiting, which stays here longest. Several ranks begin with the oldest: all with the same."""
+        """Copy the newest checkpoint that is waiting, which stays here longest. Several ranks begin
+        with the oldest: all with the same.
+        """
         checkpoint = self.waiting.pop(-1 if self.writers.world == 1 else 0)
         try:
             self.upload(checkpoint)
         except (ValueError, OSError) as error:
             problem = f"is saved here, but not copied: {error}"
             if self.is_removed(checkpoint):
-                problem = "was removed here before it was copied; save less often, or keep more (checkpoints.every_steps, checkpoints.keep)"
+                problem = (
+                    "was removed here before it was copied; save less often, or keep more "
+                    "(checkpoints.every_steps, checkpoints.keep)"
+                )
             self.report(f"{checkpoint.name} {problem}")
 
     def is_removed(self, checkpoint: Path) -> bool:
@@ -127,9 +133,11 @@ class CheckpointCopies:
         self.retain(self.copied)
 
     def retain(self, step: int) -> None:
-        """Remove copies that are older than the newest `keep`, damaged ones, and what is left of copies that never became whole. A
-        whole copy that is newer than `step` stays: this start continued before it only because storage did not answer, and the next
-        start continues after it."""
+        """Remove copies that are older than the newest `keep`, damaged ones, and what is left of
+        copies that never became whole. A whole copy that is newer than `step` stays: this start
+        continued before it only because storage did not answer, and the next start continues after
+        it.
+        """
         older = [s for s in self.steps() if s <= step and s not in self.damaged]
         kept = {*older[: self.keep], *self.pinned, step}
         names = {path.parent.name for path in self.root.glob("step-*/*")}
@@ -154,9 +162,11 @@ class CheckpointCopies:
     # Download
 
     def fetch_newest(self, root: Path) -> int | None:
-        """Download the newest undamaged copy, if it is newer than every undamaged checkpoint in the folder, and the steps that are averaged
-        later; return its step, None if there is none. ValueError if storage fails, or if there is nothing to continue from although
-        there are copies: a run that began again would take their place."""
+        """Download the newest undamaged copy, if it is newer than every undamaged checkpoint in the
+        folder, and the steps that are averaged later; return its step, None if there is none.
+        ValueError if storage fails, or if there is nothing to continue from although there are
+        copies: a run that began again would take their place.
+        """
         here = newest_readable(root)
         try:
             steps = self.steps()
@@ -169,7 +179,8 @@ class CheckpointCopies:
         if steps and not (here or fetched):
             names = ", ".join(map(folder_name, steps))
             raise ValueError(
-                f"{self.root}: no copy can be used ({names}); restore one, or give another checkpoints.copy_to to start again"
+                f"{self.root}: no copy can be used ({names}); restore one, or give another "
+                "checkpoints.copy_to to start again"
             )
         for step in steps:
             missing = not (root / folder_name(step)).exists()
@@ -178,8 +189,9 @@ class CheckpointCopies:
         return fetched
 
     def fetch(self, step: int, root: Path) -> bool:
-        """Download a copy to the folder of checkpoints; report and return False if it is damaged. A failure of the network says nothing
-        about the copy, and is raised."""
+        """Download a copy to the folder of checkpoints; report and return False if it is damaged. A
+        failure of the network says nothing about the copy, and is raised.
+        """
         name = folder_name(step)
         fresh = root / f".new-{name}-copy"
         there = self.root / name

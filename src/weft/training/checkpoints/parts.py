@@ -1,7 +1,8 @@
-"""Checkpoints in parts: each rank writes the tensors that it has, and any rank reads the slices that it needs.
+"""Checkpoints in parts: each rank writes the tensors that it has, and any rank reads the slices
+that it needs.
 
-`part_00003.safetensors` holds what rank 3 has of every group, under `group/name`; `part_00003.json` says which slice of the whole tensor
-each one is, with the size and SHA-256 of the other file.
+`part_00003.safetensors` holds what rank 3 has of every group, under `group/name`; `part_00003.json`
+says which slice of the whole tensor each one is, with the size and SHA-256 of the other file.
 """
 
 import hashlib
@@ -27,7 +28,9 @@ PART = re.compile(r"part_\d{5}\.json")
 
 
 def is_written_here(tensor: Tensor, rank: int) -> bool:
-    """Whether this rank writes its part of a tensor: of equal parts, the first rank's; whole tensors are the first rank's."""
+    """Whether this rank writes its part of a tensor: of equal parts, the first rank's; whole
+    tensors are the first rank's.
+    """
     if not isinstance(tensor, DTensor):
         return rank == 0
     coordinate = tensor.device_mesh.get_coordinate()
@@ -67,7 +70,9 @@ class Piece(NamedTuple):
 
 
 class OpenFiles(dict[Path, Any]):
-    """Files that are opened when they are first read, and once: to open one, its list of all tensors is parsed."""
+    """Files that are opened when they are first read, and once: to open one, its list of all
+    tensors is parsed.
+    """
 
     def __missing__(self, path: Path) -> Any:
         self[path] = file = safe_open(path, framework="pt")
@@ -116,7 +121,8 @@ class SavedTensor:
             return torch.empty(shape)
         if part is None or filled != prod(shape):
             raise ValueError(
-                f"{self.pieces[0].file.parent} is damaged: its parts do not cover {self.pieces[0].key}"
+                f"{self.pieces[0].file.parent} is damaged: its parts do not cover "
+                f"{self.pieces[0].key}"
             )
         return part
 
@@ -162,7 +168,9 @@ SavedGroups = Mapping[str, Mapping[str, "SavedTensor | Tensor"]]
 def load_weights(
     module: nn.Module, saved: Mapping[str, "SavedTensor | Tensor"], strict: bool = True
 ) -> None:
-    """Fill a module's parameters and buffers, each rank its own parts; `strict`: all of them, and with nothing left over."""
+    """Fill a module's parameters and buffers, each rank its own parts; `strict`: all of them, and
+    with nothing left over.
+    """
     state = module.state_dict()
     differing = sorted(state.keys() ^ saved.keys() if strict else saved.keys() - state.keys())
     if differing:
@@ -185,7 +193,9 @@ def read_into(target: Tensor, saved: "SavedTensor | Tensor") -> None:
 
 
 def read_like(parameter: Tensor, saved: "SavedTensor | Tensor") -> Tensor:
-    """Return a saved tensor as the parameter that it belongs to is: in parts, if it has the same shape and that is in parts."""
+    """Return a saved tensor as the parameter that it belongs to is: in parts, if it has the same
+    shape and that is in parts.
+    """
     if isinstance(parameter, DTensor) and tuple(parameter.shape) == tuple(saved.shape):
         whole = torch.empty_like(parameter, requires_grad=False)
         read_into(whole, saved)

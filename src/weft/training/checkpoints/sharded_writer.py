@@ -1,4 +1,6 @@
-"""Checkpoints of many ranks: each writes its part beside its training, and the first one seals the folder."""
+"""Checkpoints of many ranks: each writes its part beside its training, and the first one seals the
+folder.
+"""
 
 import json
 from collections.abc import Collection, Mapping
@@ -24,7 +26,8 @@ POLL = 0.02  # seconds between two looks for the parts of other ranks
 
 
 class ShardedCheckpointWriter(CheckpointWriter):
-    """Saves this rank's part of each checkpoint. Ranks meet in the file system alone, so that training continues meanwhile.
+    """Saves this rank's part of each checkpoint. Ranks meet in the file system alone, so that
+    training continues meanwhile.
 
     Args:
         root, keep, pinned, on_saved: as for `CheckpointWriter`.
@@ -73,7 +76,9 @@ class ShardedCheckpointWriter(CheckpointWriter):
         return final
 
     def _seal(self, step: int, fresh: Path, state: bytes) -> Path:
-        """Wait for the parts of all ranks, then write the manifest and rename the folder into place."""
+        """Wait for the parts of all ranks, then write the manifest and rename the folder into
+        place.
+        """
         for stray in self.root.iterdir():
             if SCAFFOLD.fullmatch(stray.name) and not stray.name.endswith(f"-{self.token}"):
                 storage.remove(stray)
@@ -93,7 +98,8 @@ class ShardedCheckpointWriter(CheckpointWriter):
         if not storage.wait_until(path.exists, self.timeout, POLL):
             raise OSError(
                 0,
-                f"rank {rank} has not written its part for {self.timeout:g} s; run folders must be on storage that all ranks share",
+                f"rank {rank} has not written its part for {self.timeout:g} s; run folders must be "
+                "on storage that all ranks share",
                 str(path),
             )
         return path.read_bytes()

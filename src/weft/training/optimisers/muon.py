@@ -1,5 +1,6 @@
-"""Muon with matrices of one shape orthogonalised together (Jordan et al. 2024, who flatten convolutions too; the scale is that of
-arXiv:2502.16982)."""
+"""Muon with matrices of one shape orthogonalised together (Jordan et al. 2024, who flatten
+convolutions too; the scale is that of arXiv:2502.16982).
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -16,7 +17,9 @@ EPS = 1e-7
 
 
 def orthogonalise(matrix: Tensor) -> Tensor:
-    """Move the singular values of each matrix (…, rows, columns), rows ≤ columns, near 1: X <- aX + (bXXᵀ + c(XXᵀ)²)X."""
+    """Move the singular values of each matrix (…, rows, columns), rows ≤ columns, near 1: X <- aX +
+    (bXXᵀ + c(XXᵀ)²)X.
+    """
     a, b, c = COEFFICIENTS
     x: Tensor = matrix / torch.linalg.vector_norm(matrix, dim=(-2, -1), keepdim=True).clamp(min=EPS)
     for _ in range(STEPS):
@@ -26,9 +29,11 @@ def orthogonalise(matrix: Tensor) -> Tensor:
 
 
 class BatchedMuon(Optimizer):
-    """torch.optim.Muon at AdamW's scale, faster: one product for all matrices of a shape, where torch makes one for each.
+    """torch.optim.Muon at AdamW's scale, faster: one product for all matrices of a shape, where
+    torch makes one for each.
 
-    On CPU the products are in float32: few CPUs multiply bfloat16 matrices of this size faster, and many far slower.
+    On CPU the products are in float32: few CPUs multiply bfloat16 matrices of this size faster, and
+    many far slower.
     """
 
     def __init__(
@@ -65,7 +70,9 @@ class BatchedMuon(Optimizer):
 
 
 def subtract_orthogonal(parameters: list[Tensor], updates: list[Tensor], lr: float) -> None:
-    """Subtract the orthogonal factors of updates of one shape; of a convolution, those of its matrix from patches to outputs."""
+    """Subtract the orthogonal factors of updates of one shape; of a convolution, those of its
+    matrix from patches to outputs.
+    """
     shape = parameters[0].shape
     rows = shape[0]
     columns = shape[1:].numel()
@@ -84,7 +91,9 @@ def subtract_orthogonal(parameters: list[Tensor], updates: list[Tensor], lr: flo
 
 
 def indices_by_shape(parameters: list[Tensor]) -> list[list[int]]:
-    """Indices of parameters of equal shape; a sharded one is alone, since products of its shards need each other."""
+    """Indices of parameters of equal shape; a sharded one is alone, since products of its shards
+    need each other.
+    """
     groups: defaultdict[Any, list[int]] = defaultdict(list)
     for i, p in enumerate(parameters):
         groups[(i,) if isinstance(p, DTensor) else tuple(p.shape)].append(i)

@@ -15,13 +15,16 @@ from .muon import BatchedMuon
 
 
 def has_weight_decay(parameter: Tensor, role: Role) -> bool:
-    """Matrices and tables decay; biases, norms and lone vectors do not (BERT's code; Loshchilov and Hutter leave it open)."""
+    """Matrices and tables decay; biases, norms and lone vectors do not (BERT's code; Loshchilov and
+    Hutter leave it open).
+    """
     return parameter.dim() >= 2 and role not in (Role.NORM, Role.BIAS)
 
 
 def uses_muon(parameter: Tensor, role: Role) -> bool:
-    """Muon is for the matrices of blocks and for convolutions; experts' stacked matrices go to the other optimiser, as torch's Muon takes
-    one matrix per parameter."""
+    """Muon is for the matrices of blocks and for convolutions; experts' stacked matrices go to the
+    other optimiser, as torch's Muon takes one matrix per parameter.
+    """
     return role is Role.CONVOLUTION or (role is Role.MATRIX and parameter.dim() == 2)
 
 
@@ -87,7 +90,9 @@ class TrainedParameters(NamedTuple):
     facts: dict[str, ParameterFacts]
 
     def groups(self, spec: R.OptimiserSpec) -> list[dict[str, Any]]:
-        """Return the parameter groups for a torch optimiser: learning rate and weight decay of each."""
+        """Return the parameter groups for a torch optimiser: learning rate and weight decay of
+        each.
+        """
         return parameter_groups(spec, self.named, self.facts)
 
     def split(
@@ -132,7 +137,9 @@ def build_muon(spec: R.Muon, parameters: TrainedParameters) -> Iterator[Optimize
 def parameter_groups(
     spec: Any, named: dict[str, nn.Parameter], facts: dict[str, ParameterFacts]
 ) -> list[dict[str, Any]]:
-    """Parameters by how far below the head they are, where that matters (ELECTRA, arXiv:2003.10555, appendix B), and by decay."""
+    """Parameters by how far below the head they are, where that matters (ELECTRA, arXiv:2003.10555,
+    appendix B), and by decay.
+    """
     layers = getattr(spec, "layer_decay", None) or 1.0
     decay = getattr(spec, "weight_decay", 0.0)
     groups: dict[tuple[int, bool], list[nn.Parameter]] = {}

@@ -1,8 +1,10 @@
-"""The same bits on 1, 2, 4, 8, … ranks: gradients are summed in one binary tree over the micro-batches of a step, whichever rank has them.
+"""The same bits on 1, 2, 4, 8, … ranks: gradients are summed in one binary tree over the
+micro-batches of a step, whichever rank has them.
 
-Addition of floats is not associative, so the sum of an all-reduce depends on the number of ranks. Here the leaves of the tree are the
-micro-batches of the whole step, cut without regard to ranks; a rank has a subtree, and the levels above are summed between pairs of ranks.
-A subtree without micro-batches is left out, not added as zeros: -0.0 + 0.0 has other bits.
+Addition of floats is not associative, so the sum of an all-reduce depends on the number of ranks.
+Here the leaves of the tree are the micro-batches of the whole step, cut without regard to ranks; a
+rank has a subtree, and the levels above are summed between pairs of ranks. A subtree without
+micro-batches is left out, not added as zeros: -0.0 + 0.0 has other bits.
 """
 
 import torch
@@ -13,7 +15,9 @@ from ...data.batches.loader import subtree_size
 
 
 class TreeSum:
-    """Sums of lists of tensors in the order of a binary tree, with one partial sum per level in memory."""
+    """Sums of lists of tensors in the order of a binary tree, with one partial sum per level in
+    memory.
+    """
 
     def __init__(self) -> None:
         self.partial_sums: list[tuple[int, list[Tensor]]] = []  # (level, sum of 2^level leaves)

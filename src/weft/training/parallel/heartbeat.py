@@ -1,9 +1,11 @@
 """Ranks watch each other: when one is lost, all others end soon, wherever they wait.
 
-A rank that was killed or stopped leaves the others in a collective operation, where Python runs no signal handler. So each rank has a child
-process that counts in the rendezvous store and watches the next rank's count: three small requests per second, however many ranks there are.
-It is a process because a thread falls silent during any call that holds the interpreter, and such a rank is busy, not lost.
-torchrun may keep the store when it restarts the ranks: what it held before belongs to others and is not read.
+A rank that was killed or stopped leaves the others in a collective operation, where Python runs no
+signal handler. So each rank has a child process that counts in the rendezvous store and watches the
+next rank's count: three small requests per second, however many ranks there are. It is a process
+because a thread falls silent during any call that holds the interpreter, and such a rank is busy,
+not lost. torchrun may keep the store when it restarts the ranks: what it held before belongs to
+others and is not read.
 """
 
 import multiprocessing
@@ -33,9 +35,11 @@ NOTHING = "nothing"  # what is read from the store where no rank has published
 
 
 class Heartbeat:
-    """Count in the store under this rank's name, and end this rank when it is stopped or the next one has been silent for `timeout` seconds.
+    """Count in the store under this rank's name, and end this rank when it is stopped or the next
+    one has been silent for `timeout` seconds.
 
-    Time in which this process itself was not running (a suspended container, an overloaded machine) does not count.
+    Time in which this process itself was not running (a suspended container, an overloaded machine)
+    does not count.
     """
 
     def __init__(self, rank: int, size: int, timeout: float, signals: int) -> None:
@@ -45,13 +49,16 @@ class Heartbeat:
         self.signals = signals
         self.process = os.getpid()
         self.clock = 0.0  # seconds in which this process was running
-        # Value of the clock when the store last answered; until it first does, the rank itself waits
+        # Value of the clock when the store last answered; until it first does, the rank itself
+        # waits
         self.answered = float("inf")
         self.joined = Event()
         self.over = Event()
 
     def run(self) -> None:
-        """Watch until the rank is done or gone. Only the thread uses the store: a request may wait forever if its server is stopped."""
+        """Watch until the rank is done or gone. Only the thread uses the store: a request may wait
+        forever if its server is stopped.
+        """
         die_with_parent()
         for number in (signal.SIGINT, signal.SIGTERM):  # the rank decides
             signal.signal(number, signal.SIG_IGN)
@@ -86,7 +93,9 @@ class Heartbeat:
                 self.end(f"rank {self.rank} did not stop within {GRACE:g} s of SIGTERM")
 
     def wait(self) -> bytes:
-        """Return after a period, or with the signals that the rank received, although it may be in a collective operation."""
+        """Return after a period, or with the signals that the rank received, although it may be in
+        a collective operation.
+        """
         return (
             os.read(self.signals, 256) if select.select([self.signals], [], [], PERIOD)[0] else b""
         )
@@ -138,14 +147,18 @@ class Heartbeat:
 
 
 def read(store: Any, key: str) -> str:
-    """Return what was published under the key; "" if nothing. One request, which never waits for the key."""
+    """Return what was published under the key; "" if nothing. One request, which never waits for
+    the key.
+    """
     # A key that does not exist is not set, and what was expected of it is returned
     published: str = store.compare_set(key, NOTHING, NOTHING).decode()
     return "" if published == NOTHING else published
 
 
 def is_stopped(process: int) -> bool:
-    """Return whether a process is stopped by SIGSTOP; on other systems than Linux, False. One that a debugger holds is not."""
+    """Return whether a process is stopped by SIGSTOP; on other systems than Linux, False. One that
+    a debugger holds is not.
+    """
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:
@@ -155,8 +168,10 @@ def is_stopped(process: int) -> bool:
 
 @contextmanager
 def heartbeat(rank: int, size: int, timeout: float) -> Iterator[Callable[[], object]]:
-    """Watch from here to the end of the block, and yield what to call once all ranks have joined: before, one that has not begun is not
-    lost. A block that ends with an error stops counting, so that the other ranks end too."""
+    """Watch from here to the end of the block, and yield what to call once all ranks have joined:
+    before, one that has not begun is not lost. A block that ends with an error stops counting, so
+    that the other ranks end too.
+    """
     inside, outside = os.pipe()
     os.set_blocking(outside, False)
     watch = Heartbeat(rank, size, timeout, inside)

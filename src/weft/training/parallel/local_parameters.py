@@ -1,4 +1,6 @@
-"""Parameters of a tensor group: DTensors between forward passes, and plain tensors, this rank's part of them, for the layer that computes."""
+"""Parameters of a tensor group: DTensors between forward passes, and plain tensors, this rank's
+part of them, for the layer that computes.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,7 +33,8 @@ def distribute(
     placements: Mapping[Tensor, Shard],
     partial_parts: set[nn.Module],
 ) -> list[LocalTensor]:
-    """Make a DTensor of every parameter; return how layers see them. A parameter with two owners stays one.
+    """Make a DTensor of every parameter; return how layers see them. A parameter with two owners
+    stays one.
 
     Args:
         module: whose parameters these are.

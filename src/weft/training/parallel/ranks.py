@@ -1,4 +1,6 @@
-"""Ranks: the only place of the loop that knows of others. Sums go through one call, gradients through PyTorch's own engine."""
+"""Ranks: the only place of the loop that knows of others. Sums go through one call, gradients
+through PyTorch's own engine.
+"""
 
 import os
 import secrets
@@ -54,8 +56,9 @@ STORED_OPERATIONS = {
 
 
 class DistributedRanks(Ranks):
-    """One process, or one of those that torchrun started. `rank` and `size` count what reads different samples: the ranks of a tensor
-    group are one."""
+    """One process, or one of those that torchrun started. `rank` and `size` count what reads
+    different samples: the ranks of a tensor group are one.
+    """
 
     def __init__(
         self,
@@ -98,7 +101,9 @@ class DistributedRanks(Ranks):
 
     @contextmanager
     def no_sync(self, module: nn.Module, yes: bool) -> Iterator[None]:
-        """Gradients stay here: there are more micro-batches to come. Copies of a sharded model are summed after the last one."""
+        """Gradients stay here: there are more micro-batches to come. Copies of a sharded model are
+        summed after the last one.
+        """
         if isinstance(module, FSDPModule):
             module.set_requires_all_reduce(not yes)
         if yes and isinstance(module, DistributedDataParallel):
@@ -120,8 +125,10 @@ class DistributedRanks(Ranks):
             dist.barrier()
 
     def wait_for_all(self, name: str) -> None:
-        """Wait until all ranks are here, for longer than a collective operation may take. Each name may be used once: the store may
-        outlive a restart by torchrun. Lost ranks are noticed by their heartbeat meanwhile."""
+        """Wait until all ranks are here, for longer than a collective operation may take. Each name
+        may be used once: the store may outlive a restart by torchrun. Lost ranks are noticed by
+        their heartbeat meanwhile.
+        """
         if self.store is None:
             return
         if self.store.add(f"{name}/count", 1) == self.world:
@@ -160,7 +167,8 @@ def place_on_ranks(
     seed: int = 0,
     average_gradients: bool = True,
 ) -> nn.Module:
-    """Return a task's module on the device of its rank. What is on the meta device gets memory and its first numbers.
+    """Return a task's module on the device of its rank. What is on the meta device gets memory and
+    its first numbers.
 
     Args:
         loss: the task's module.
@@ -195,7 +203,8 @@ def parallelize(
     precision: str = "fp32",
     whole_experts: bool = False,
 ) -> nn.Module:
-    """Split a task's module over a grid of ranks, in one order: tensor parallelism, activation checkpointing, compilation, FSDP.
+    """Split a task's module over a grid of ranks, in one order: tensor parallelism, activation
+    checkpointing, compilation, FSDP.
 
     Args:
         loss: the task's module; its model may be on the meta device.
@@ -293,11 +302,14 @@ def init_ranks(
 
 
 def torchrun_notes() -> list[str]:
-    """Return what keeps torchrun from restarting when a node is lost. Unless each start has its own store, it keeps using one that ended
-    with the node of group rank 0 (torch 2.13, elastic/rendezvous/dynamic_rendezvous.py)."""
+    """Return what keeps torchrun from restarting when a node is lost. Unless each start has its own
+    store, it keeps using one that ended with the node of group rank 0 (torch 2.13,
+    elastic/rendezvous/dynamic_rendezvous.py).
+    """
     nodes = int(os.environ.get("GROUP_WORLD_SIZE", "1"))
     if nodes == 1 or os.environ.get(OWN_STORE) == "1":
         return []
     return [
-        f"torchrun cannot restart this run when the node of group rank 0 is lost; set {OWN_STORE}=1 in its environment on all {nodes} nodes"
+        "torchrun cannot restart this run when the node of group rank 0 is lost; set "
+        f"{OWN_STORE}=1 in its environment on all {nodes} nodes"
     ]

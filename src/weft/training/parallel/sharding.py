@@ -1,4 +1,6 @@
-"""Parts of tensors: which part of a parameter a rank has, and how it starts with the same numbers as the whole."""
+"""Parts of tensors: which part of a parameter a rank has, and how it starts with the same numbers
+as the whole.
+"""
 
 from collections.abc import Iterator
 
@@ -13,7 +15,9 @@ from ...nn.layers.roles import parameter_facts
 
 
 def local_slices(tensor: Tensor) -> tuple[slice, ...]:
-    """Return which part of the whole tensor is on this rank. Tensor parallelism cuts first, then FSDP cuts what is left."""
+    """Return which part of the whole tensor is on this rank. Tensor parallelism cuts first, then
+    FSDP cuts what is left.
+    """
     begin = [0] * tensor.dim()
     size = list(tensor.shape)
     if isinstance(tensor, DTensor):
@@ -45,7 +49,9 @@ def allocate(module: nn.Module, device: torch.device) -> None:
 
 @torch.no_grad()
 def initialise_shards(module: nn.Module, spec: S.Spec, seed: int) -> None:
-    """Initialise the parts on this rank with the numbers that the whole model has: one whole tensor exists at a time."""
+    """Initialise the parts on this rank with the numbers that the whole model has: one whole tensor
+    exists at a time.
+    """
     facts = parameter_facts(module)
     low_rank = {p for p, part in module.named_modules() if isinstance(part, LoRALinear)}
     for name, tensor in named_tensors(module):

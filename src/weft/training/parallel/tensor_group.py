@@ -1,4 +1,6 @@
-"""What travels between the ranks of a tensor group, by DTensor's redistributions; and how a layer's forward is replaced."""
+"""What travels between the ranks of a tensor group, by DTensor's redistributions; and how a layer's
+forward is replaced.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,9 +1,11 @@
-"""Tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053), sequence parallelism (Korthikanti et al. 2022, arXiv:2205.05198) and
-experts on several ranks, applied from outside of the layers.
+"""Tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053), sequence parallelism (Korthikanti et
+al. 2022, arXiv:2205.05198) and experts on several ranks, applied from outside of the layers.
 
-Parameters are DTensors; while a layer computes, it sees this rank's part of them as plain tensors, so its code and kernels are those of
-one process. A region (an attention, a feed-forward, a mixture, the LM head) reads the same numbers on all ranks of the group and computes a
-part of a sum or of the columns, so every gradient inside it is a part of a sum. Between regions a token is on one rank alone.
+Parameters are DTensors; while a layer computes, it sees this rank's part of them as plain tensors,
+so its code and kernels are those of one process. A region (an attention, a feed-forward, a mixture,
+the LM head) reads the same numbers on all ranks of the group and computes a part of a sum or of the
+columns, so every gradient inside it is a part of a sum. Between regions a token is on one rank
+alone.
 """
 
 from collections.abc import Collection
@@ -52,7 +54,9 @@ ATTENTIONS = (AttentionLayer, ProjectedAttention, ConditionalAttention)
 
 
 def shard_attention(layer: AttentionLayer, group: DeviceMesh) -> dict[Tensor, Shard]:
-    """Heads on several ranks: the columns of queries, keys and values, and the rows of the output map."""
+    """Heads on several ranks: the columns of queries, keys and values, and the rows of the output
+    map.
+    """
     ranks = group.size()
     heads = layer.heads
     kv_heads = layer.kv_heads
@@ -62,11 +66,13 @@ def shard_attention(layer: AttentionLayer, group: DeviceMesh) -> dict[Tensor, Sh
         )
     if kv_heads % ranks and ranks % kv_heads:
         raise ValueError(
-            f"parallel.tensor = {ranks} and {kv_heads} key/value heads: neither divides the other; choose another"
+            f"parallel.tensor = {ranks} and {kv_heads} key/value heads: neither divides the other; "
+            "choose another"
         )
     if layer.spec.qk_norm is not None and not layer.norms_heads:
         raise ValueError(
-            f"parallel.tensor = {ranks}: a qk_norm over all heads needs them on one rank; use tensor = 1"
+            f"parallel.tensor = {ranks}: a qk_norm over all heads needs them on one rank; use "
+            "tensor = 1"
         )
     key_position = getattr(layer, "key_position", None)
     repeated = (layer.key, layer.value, key_position) if kv_heads % ranks else ()
@@ -83,7 +89,9 @@ def shard_attention(layer: AttentionLayer, group: DeviceMesh) -> dict[Tensor, Sh
 def shard_linears(
     layer: nn.Module, excluded: Collection[nn.Module | None] = ()
 ) -> dict[Tensor, Shard]:
-    """Columns where a map reads the residual stream, rows where it writes it: by the roles that the parts declare."""
+    """Columns where a map reads the residual stream, rows where it writes it: by the roles that the
+    parts declare.
+    """
     placements: dict[Tensor, Shard] = {}
     facts = parameter_facts(layer)
     for path, part in layer.named_modules():
@@ -132,7 +140,8 @@ def shard_experts(
 def check_hidden(hidden: int, group: DeviceMesh) -> None:
     if hidden % group.size():
         raise ValueError(
-            f"parallel.tensor = {group.size()} does not divide the hidden width {hidden}; choose a divisor"
+            f"parallel.tensor = {group.size()} does not divide the hidden width {hidden}; choose a "
+            "divisor"
         )
 
 
@@ -217,7 +226,9 @@ class SequenceParts:
 def wrap_region(
     layer: nn.Module, group: DeviceMesh, parts: SequenceParts | None, splits_vectors: bool
 ) -> None:
-    """`splits_vectors`: heads or hidden vectors are in parts, and so are the random numbers that drop them."""
+    """`splits_vectors`: heads or hidden vectors are in parts, and so are the random numbers that
+    drop them.
+    """
     before = layer.forward
     part = (group.get_local_rank(), group.size()) if splits_vectors else (0, 1)
 
@@ -307,7 +318,8 @@ def split_stack(
         else:
             if parts is not None and isinstance(layer, BranchLayer) and not is_region(layer.inner):
                 raise ValueError(
-                    f"parallel.tensor = {group.size()}: {type(layer.inner).__name__} cannot be split; use tensor = 1"
+                    f"parallel.tensor = {group.size()}: {type(layer.inner).__name__} cannot be "
+                    "split; use tensor = 1"
                 )
             continue
         whole = whole_experts and isinstance(layer, MixtureOfExpertsLayer)

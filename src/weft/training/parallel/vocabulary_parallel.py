@@ -1,5 +1,6 @@
-"""A vocabulary on several ranks: rows of the token table, columns of the logits, and the loss of them (Shoeybi et al. 2019,
-arXiv:1909.08053, section 3)."""
+"""A vocabulary on several ranks: rows of the token table, columns of the logits, and the loss of
+them (Shoeybi et al. 2019, arXiv:1909.08053, section 3).
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -26,8 +27,9 @@ from .tensor_group import WHOLE, chunk, contiguous_stride, enter_region, replace
 
 
 def split_vocabulary(loss: Loss, group: DeviceMesh) -> tuple[dict[Tensor, Shard], set[nn.Module]]:
-    """Split token tables, LM heads and what is added to logits; return the dimension of each tensor, and the modules in which gradients
-    are parts of sums."""
+    """Split token tables, LM heads and what is added to logits; return the dimension of each
+    tensor, and the modules in which gradients are parts of sums.
+    """
     placements: dict[Tensor, Shard] = {}
     partial_parts: set[nn.Module] = set()
     for part in loss.modules():

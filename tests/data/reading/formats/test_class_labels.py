@@ -1,4 +1,6 @@
-"""Names that the `datasets` library keeps beside numbers: a class is read by its name, a number as a number."""
+"""Names that the `datasets` library keeps beside numbers: a class is read by its name, a number as
+a number.
+"""
 
 import json
 from dataclasses import replace

@@ -12,7 +12,8 @@ def to_corners(box_4: Tensor) -> Tensor:
 
 
 def generalized_iou(a_4: Tensor, b_4: Tensor) -> Tensor:
-    """IoU - (hull - union) / hull of boxes as centre and size, broadcast (Rezatofighi et al. 2019, arXiv:1902.09630, algorithm 1).
+    """IoU - (hull - union) / hull of boxes as centre and size, broadcast (Rezatofighi et al. 2019,
+    arXiv:1902.09630, algorithm 1).
 
     Two boxes without area have no overlap: a tiny number instead of 0 / 0."""
     a = to_corners(a_4)

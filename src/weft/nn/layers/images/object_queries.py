@@ -1,5 +1,6 @@
-"""Object queries: vectors (DETR, Carion et al. 2020, arXiv:2005.12872, section 3.2), or boxes that are refined layer by layer
-(DAB-DETR, Liu et al. 2022, arXiv:2201.12329, section 4)."""
+"""Object queries: vectors (DETR, Carion et al. 2020, arXiv:2005.12872, section 3.2), or boxes that
+are refined layer by layer (DAB-DETR, Liu et al. 2022, arXiv:2201.12329, section 4).
+"""
 
 import math
 from dataclasses import dataclass
@@ -88,8 +89,10 @@ class AnchorQueriesLayer(nn.Module):
         )
 
     def place(self, x_BND: Tensor, anchor_BN4: Tensor, first: bool) -> tuple[Tensor, Tensor]:
-        """What self-attention adds for a box (equation 4), and what cross-attention compares with a cell's place: the sines of
-        the box's centre, scaled by the query (equation 5) and by its size (equation 6)."""
+        """What self-attention adds for a box (equation 4), and what cross-attention compares with a
+        cell's place: the sines of the box's centre, scaled by the query (equation 5) and by its
+        size (equation 6).
+        """
         sines = anchor_sines(anchor_BN4, self.width)
         centre_BND = sines[..., : self.width]
         if not first:

@@ -1,7 +1,8 @@
 """A ResNet v1.5, read at its last stage (He et al. 2015, arXiv:1512.03385; DETR, section 3.2).
 
-A mask (B, 1, rows, columns) is False at padding. Layers that are given one return zeros there: what a convolution reads beyond
-the edge of an image that is alone."""
+A mask (B, 1, rows, columns) is False at padding. Layers that are given one return zeros there: what
+a convolution reads beyond the edge of an image that is alone.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -38,9 +39,11 @@ class GroupNormLayer(nn.GroupNorm):
 
     def forward(self, x_BCRS: Tensor, mask_B1RS: Tensor | None = None) -> Tensor:
         if mask_B1RS is None:
-            # torch's own function refuses groups of one number, as an image of one pixel has them; their norm is the shift.
+            # torch's own function refuses groups of one number, as an image of one pixel has them;
+            # their norm is the shift.
             return torch.group_norm(x_BCRS, self.num_groups, self.weight, self.bias, self.eps)
-        # As scale and shift of each channel, from sums alone: a third of the time of normalising cell by cell.
+        # As scale and shift of each channel, from sums alone: a third of the time of normalising
+        # cell by cell.
         x_BCRS = x_BCRS * mask_B1RS
         dtype = torch.promote_types(x_BCRS.dtype, torch.float32)
         of_group = self.num_channels // self.num_groups
@@ -116,13 +119,16 @@ class ResNetBlock(nn.Module):
 
 
 def strided(mask_B1RS: Tensor | None, stride: int) -> Tensor | None:
-    """The mask of what a convolution of this stride gives: a cell is visible where its first pixel is."""
+    """The mask of what a convolution of this stride gives: a cell is visible where its first pixel
+    is.
+    """
     return mask_B1RS if mask_B1RS is None or stride == 1 else mask_B1RS[..., ::stride, ::stride]
 
 
 def max_pool_relu(x_BCRS: Tensor) -> Tensor:
-    """The maximum of 3 × 3 cells at every second place, 0 where none is positive: the papers' ReLU before the pooling, of a quarter of the
-    numbers. Values and gradients are the same."""
+    """The maximum of 3 × 3 cells at every second place, 0 where none is positive: the papers' ReLU
+    before the pooling, of a quarter of the numbers. Values and gradients are the same.
+    """
     return F.max_pool2d(x_BCRS, 3, stride=2, padding=1).relu()
 
 
@@ -146,7 +152,8 @@ class ResNetLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """The map of the last stage and, where pixels have a mask, the mask of its cells."""
         mask_B1RS = strided(mask_B1RS, self.stem.stride)
-        # Channels last: convolutions and pooling on CPU read it as it is, and the cells are tokens without a copy.
+        # Channels last: convolutions and pooling on CPU read it as it is, and the cells are tokens
+        # without a copy.
         image_BCRS = image_BCRS.contiguous(memory_format=torch.channels_last)
         x = self.stem(image_BCRS, mask_B1RS)
         x = max_pool_relu(x) if self.pool_stride > 1 else x.relu()

@@ -1,4 +1,6 @@
-"""Self-attention beside convolutions, on a feature map (SAGAN, Zhang et al. 2018, arXiv:1805.08318, section 3)."""
+"""Self-attention beside convolutions, on a feature map (SAGAN, Zhang et al. 2018, arXiv:1805.08318,
+section 3).
+"""
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +12,8 @@ from ..roles import Role, with_role
 
 
 class SelfAttention2d(nn.Module):
-    """x + gamma · out(softmax(query(x) key(x)ᵀ) value(x)) over all cells of a map; gamma is learned and starts at 0, so that a network
-    first relies on its convolutions.
+    """x + gamma · out(softmax(query(x) key(x)ᵀ) value(x)) over all cells of a map; gamma is learned
+    and starts at 0, so that a network first relies on its convolutions.
 
     Args:
         channels: of the map.

@@ -18,10 +18,13 @@ from ..roles import Role, with_role
 class ShiftedWindowAttention(AttentionLayer):
     """Attention inside each window, with a learned bias per offset between two cells.
 
-    A grid that fits in the window is one window, without shift and without padding; a grid that is too narrow for it in one direction is
-    cut into squares of its shorter side (the authors' code: window = min(input_resolution)). In both cases the bias of an offset stays in
-    its row of the table. A larger grid that is not a multiple of the window is padded with zeros at its right and bottom, and the cells
-    beside the padding attend to it: so does transformers, whose outputs these are."""
+    A grid that fits in the window is one window, without shift and without padding; a grid that is
+    too narrow for it in one direction is cut into squares of its shorter side (the authors' code:
+    window = min(input_resolution)). In both cases the bias of an offset stays in its row of the
+    table. A larger grid that is not a multiple of the window is padded with zeros at its right and
+    bottom, and the cells beside the padding attend to it: so does transformers, whose outputs these
+    are.
+    """
 
     def __init__(self, spec: S.Attention, width: int) -> None:
         super().__init__(spec, width)
@@ -81,7 +84,9 @@ class ShiftedWindowAttention(AttentionLayer):
         shift: int,
         context: AttentionContext,
     ) -> Tensor | None:
-        """Learned bias by offset; of shifted windows also -inf between cells that the shift brought together from far, (1, windows · H, L, M)."""
+        """Learned bias by offset; of shifted windows also -inf between cells that the shift brought
+        together from far, (1, windows · H, L, M).
+        """
         mask = self.bias(window) if self.offsets is not None else None
         if shift:
             region = self.regions(padded, shift, context.positions.query_BL.device)
@@ -100,7 +105,9 @@ class ShiftedWindowAttention(AttentionLayer):
         return bias.permute(2, 0, 1)[None]
 
     def resize(self, table: Tensor) -> Tensor:
-        """A bias table of another window size, for this one (section 4.1: fine-tuning with a larger window)."""
+        """A bias table of another window size, for this one (section 4.1: fine-tuning with a larger
+        window).
+        """
         return interpolate_grid(table, (2 * self.size - 1, 2 * self.size - 1))
 
     def regions(self, padded: tuple[int, int], shift: int, device: torch.device) -> Tensor:
@@ -115,7 +122,9 @@ class ShiftedWindowAttention(AttentionLayer):
 
 
 def windows_as_heads(count: int) -> Callable[[AttentionBackend], AttentionBackend]:
-    """The windows of an image read as heads of it: the mask of the shift, one for each window, is then the same for all images."""
+    """The windows of an image read as heads of it: the mask of the shift, one for each window, is
+    then the same for all images.
+    """
 
     def split(kernel: AttentionBackend) -> AttentionBackend:
         def attend(
