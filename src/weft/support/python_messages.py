@@ -13,6 +13,8 @@ METHODS = "generate|fill|classify|tag|answer|embed|translate|detect"
 FUNCTIONS = "tune|evaluate|train|look"
 PLACEHOLDER = r" (?:\[?[A-Z]{2,}\]?|…\]?)(?![\w.])"
 COMMANDS = (
+    # In Python, parts of the user's own are imported
+    (r" \(at the command line: --code FILE\)", ""),
     (r"weft train --output", r"weft.train with another directory"),
     (
         r"weft train ([\w./-]+\.py(?::\w+)?|RECIPE)",

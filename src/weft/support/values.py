@@ -37,10 +37,9 @@ def from_plain(plain: Any, path: str = "") -> Any:
     kind = plain.get("kind")
     if not isinstance(kind, str) or kind not in CHOICES:
         near = closest_name(str(kind), CHOICES)
-        near_name = f"did you mean {near!r}? " if near else ""
+        suggestion = f"did you mean {near!r}?" if near else "import the file that registers it"
         raise ValueError(
-            f"{where}unknown choice {kind!r}; {near_name}If it is your own, import its file first; "
-            "at the command line, give --code FILE"
+            f"{where}unknown choice {kind!r}; {suggestion} (at the command line: --code FILE)"
         )
     parts = {
         name: from_plain(part, f"{path}.{name}".lstrip("."))
