@@ -22,7 +22,8 @@ table = weft.open_table("films.arrows")
 assert (table.format, table.columns) == ("arrows", ("text", "label"))
 recipe = weft.suggest_recipe(table)
 assert type(recipe.task) is own.Opinion
-print(weft.open("runs/mine").classify(["a lovely film"])[0]["label"])
+probabilities = weft.open("runs/mine").classify(["a lovely film"])[0]
+print(max(probabilities, key=probabilities.get))
 """
 
 
