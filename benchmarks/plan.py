@@ -45,8 +45,7 @@ from weft.plan.recipe_workload import Workload, input_tokens, row_flops
 from weft.plan.simulate import RankMemory, create_moments, one_pass, simulate
 from weft.plan.workload import workload_of_spec
 from weft.spec.attention import head_dims
-from weft.spec.count import block_shapes
-from weft.spec.spec import iterate_blocks
+from weft.spec.count import block_shapes, iterate_blocks
 from weft.tasks.base import EncoderDecoderLoss, Loss, TaskContext, encode_batch, logits_at
 from weft.tasks.causal_lm import CausalLMLoss
 from weft.training.memory import keep_large_allocations

@@ -15,7 +15,7 @@ from .markdown import first_paragraph, fold, paper_links, prose, slug, table
 from .measured import measured_effect
 from .usage import usage_of
 
-# Section titles by the module of a choice or of its open base; other modules use their own name.
+# Section titles by the module of a choice, or else of its open base; others use its name.
 TITLES = {
     "norms": "Norms",
     "positions": "Positions",
@@ -74,11 +74,10 @@ The [reference](reference/spec.md) lists the fields of each value.
 
 
 def section_of(choice: type) -> str:
-    """Return the section title of a choice, from the module of its open base or its own module."""
+    """Return the section title of a choice, from its own module or that of its open base."""
     bases = [base for base in choice.__mro__ if base.__module__.startswith("weft.")]
-    name = bases[-1].__module__.rpartition(".")[2] if bases else choice.__module__
-    if name == "parts":  # the base of both attention and feed-forward layers
-        name = bases[0].__module__.rpartition(".")[2]
+    modules = [base.__module__.rpartition(".")[2] for base in (choice, *bases[-1:])]
+    name = next((module for module in modules if module in TITLES), modules[-1])
     return TITLES.get(name, name.replace("_", " ").capitalize())
 
 

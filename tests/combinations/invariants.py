@@ -19,8 +19,7 @@ from weft.nn.block import BlockLayer
 from weft.nn.kernels.attention import eager_attention
 from weft.nn.layers.attention import attention_backend
 from weft.nn.model import Model
-from weft.spec.count import parameter_shapes
-from weft.spec.spec import iterate_blocks
+from weft.spec.count import iterate_blocks, parameter_shapes
 
 from .draw import LENGTH, VOCABULARY
 

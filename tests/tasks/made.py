@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from weft import recipe as R
-from weft.data.batches.collate import collate, to_torch
+from weft.data.batches.collate import collate
+from weft.data.batches.loader import to_torch
 from weft.data.shards.store import DataInfo
 from weft.support.order import sample_generator
 from weft.tasks import build_task

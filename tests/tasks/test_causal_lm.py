@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from weft import recipe as R
-from weft.data.batches.collate import pack, to_torch
+from weft.data.batches.collate import pack
+from weft.data.batches.loader import to_torch
 from weft.nn.kernels.cross_entropy import IGNORE_INDEX
 from weft.tasks.base import LengthLimitedSamples, Loss, Preprocess
 

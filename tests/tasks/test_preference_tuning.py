@@ -15,7 +15,8 @@ from tests import whole_runs
 from weft import recipe as R
 from weft import spec as S
 from weft.cli import main
-from weft.data.batches.collate import collate, to_torch
+from weft.data.batches.collate import collate
+from weft.data.batches.loader import to_torch
 from weft.data.shards.in_memory import InMemoryStore
 from weft.data.tokenizing.conversations import TemplateEncoder, render_turns
 from weft.data.tokenizing.tokenizer import Tokenizer

@@ -21,8 +21,8 @@ from tests.tasks.made import build_pair
 from weft import recipe as R
 from weft import spec as S
 from weft.data.batches.batching import StepPlan, build_planner
-from weft.data.batches.collate import build_batch, to_torch
-from weft.data.batches.loader import Loader, RankBatch
+from weft.data.batches.collate import build_batch
+from weft.data.batches.loader import Loader, RankBatch, to_torch
 from weft.runs.logs.log import read_log
 from weft.support.order import SampleGenerators
 from weft.tasks.base import LengthLimitedSamples, Loss, Preprocess

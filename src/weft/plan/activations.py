@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from .. import spec as S
 from ..spec.attention import head_dims
+from ..spec.count import iterate_blocks
 from ..spec.feedforward import FeedForwardSpec
-from ..spec.spec import iterate_blocks
 from .layout import Layout
 from .recipe_workload import Workload, input_tokens
 

@@ -9,7 +9,7 @@ from ..recipe.batching import Batching, FixedBatch
 from ..recipe.data.rows import Documents, RowSchema
 from ..recipe.optimisers import OptimiserSpec
 from ..recipe.recipe import Recipe
-from ..spec.spec import iterate_blocks
+from ..spec.count import iterate_blocks
 from .recipe_workload import Workload, holds_average, input_tokens, row_flops, workload_of_recipe
 
 # of a row's length, where samples are as long as they are: a low guess, so that none is refused

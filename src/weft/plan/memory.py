@@ -7,8 +7,7 @@ from math import prod
 
 from .. import spec as S
 from ..spec.attention import head_dims
-from ..spec.count import block_shapes, shapes_outside_blocks
-from ..spec.spec import iterate_blocks
+from ..spec.count import block_shapes, iterate_blocks, shapes_outside_blocks
 from .activations import Storage, row_activations, storage_of
 from .layout import Layout
 from .recipe_workload import Workload

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import recipe as R
 from .. import spec as S
-from ..spec.spec import iterate_blocks
+from ..spec.count import iterate_blocks
 from ..support.console import format_number
 from .hardware import Accelerator
 from .layout import Layout

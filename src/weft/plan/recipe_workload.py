@@ -8,8 +8,7 @@ from ..recipe.averages import WeightAverage
 from ..recipe.recipe import Recipe, sample_unit
 from ..spec import flops as count
 from ..spec.attention import head_dims
-from ..spec.count import resnet_convolutions
-from ..spec.spec import iterate_blocks
+from ..spec.count import iterate_blocks, resnet_convolutions
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ as NCCL's for large messages."""
 
 from dataclasses import dataclass
 
-from ..spec.spec import iterate_blocks
+from ..spec.count import iterate_blocks
 from .layout import Layout
 from .memory import count_parameters
 from .recipe_workload import Workload, input_tokens

@@ -1,17 +1,15 @@
 """Attention: who attends to whom, and by which heads."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from ..support.registry import choice, implements
 from ..support.value_tree import format_inline
 from ..support.values import FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, Probability
+from .inputs import Patches, ResNet, Tokens
 from .norms import Norm, RMSNorm, norm_flops, norm_shapes
 from .parts import Inner, Problem, Shapes, linear_shapes, with_prefix
 from .positions import PositionBias, RoPE
-
-if TYPE_CHECKING:
-    from .spec import Spec
 
 # Which keys a query attends to
 
@@ -67,8 +65,8 @@ class Pattern:
         """Return the pattern in a few words."""
         return format_inline(self)
 
-    def check(self, path: str, spec: "Spec") -> Iterator[Problem]:
-        """Yield what does not fit together in it or with the model."""
+    def check(self, path: str, source: Tokens | Patches | ResNet) -> Iterator[Problem]:
+        """Yield what does not fit together in it or with what the model reads."""
         return iter(())
 
 
@@ -148,10 +146,8 @@ class ShiftedWindows(Pattern):
         shifted = f" shifted by {self.shift}" if self.shift else ""
         return f"windows of {self.size} × {self.size}{shifted}"
 
-    def check(self, path: str, spec: "Spec") -> Iterator[Problem]:
-        # extra tokens: () on a pure image grid, () too where there is no such field, but then there
-        # is no patch either
-        pure = hasattr(spec.source, "patch_size") and not getattr(spec.source, "extra_tokens", ())
+    def check(self, path: str, source: Tokens | Patches | ResNet) -> Iterator[Problem]:
+        pure = isinstance(source, Patches) and not source.extra_tokens
         if not pure or not path.startswith("encoder"):
             yield (
                 path,

@@ -1,10 +1,15 @@
-"""Branches, blocks, stacks: the one residual equation and what is built of it."""
+"""Branches, blocks, stacks: the one residual equation and what is built of it, up to a model without
+its head.
+"""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from ..support.registry import choice, implements, resolve
-from ..support.values import PositiveFloat, Probability
+from ..support.values import PositiveFloat, PositiveInt, Probability
 from .attention import Attention
+from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import LayerNorm, Norm, norm_shapes
 from .parts import Inner, Shapes, linear_shapes, measured_shapes, with_prefix
 from .positions import PositionBias
@@ -160,6 +165,17 @@ class Pyramid:
     merge_norm: Norm = LayerNorm()
 
 
+@choice
+class LayerMix:
+    """What a head reads of a stack, where not its output: the outputs of several layers, numbered
+    as transformers' hidden_states, 0 the embeddings, -1 the last (BERT, arXiv:1810.04805, section
+    5.3 and table 7). `weighted`: a trained softmax over the layers.
+    """
+
+    layers: Annotated[tuple[int, ...], Field(min_length=1)]
+    combine: Literal["concat", "sum", "weighted"] = "concat"
+
+
 def position_scale_shapes(stack: Stack, width: int) -> Shapes:
     """Of the MLP that scales positions at queries and keys."""
     for i in range(2) if stack.position_scale == "mlp" else ():
@@ -180,3 +196,69 @@ def shared_bias_shapes(stack: Stack) -> Shapes:
     inner = stack.blocks[0].attention.inner
     if stack.position_bias is not None and isinstance(inner, Attention):
         yield from with_prefix("position_bias", stack.position_bias.shapes(inner.heads))
+
+
+class SpecWithoutHead:
+    """The parts of a `Spec` except its head, and what follows from them."""
+
+    width: PositiveInt
+    source: Tokens | Patches | ResNet
+    encoder: Stack | Pyramid | None
+    decoder: Stack | None
+    target: Tokens | SharedTokens | ObjectQueries | AnchorQueries | None
+    layer_mix: LayerMix | None
+
+    @property
+    def head_input_width(self) -> int:
+        """Width of what the head reads."""
+        if self.layer_mix is not None and self.layer_mix.combine == "concat":
+            return self.width * len(self.layer_mix.layers)
+        if isinstance(self.encoder, Pyramid):
+            return self.width << len(self.encoder.stages) - 1
+        return self.width
+
+    @property
+    def token_table(self) -> Tokens | None:
+        """The table that the decoder reads, or the encoder where there is no decoder beside it;
+        None: of images or queries.
+        """
+        table = self.target if isinstance(self.target, Tokens) else self.source
+        return table if isinstance(table, Tokens) and not self.queries else None
+
+    @property
+    def embedding_dim(self) -> int:
+        """Width of the token table; without one, of the model."""
+        table = self.target if isinstance(self.target, Tokens) else self.source
+        return (table.embedding_dim if isinstance(table, Tokens) else None) or self.width
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of rows of the token table."""
+        table = self.target if isinstance(self.target, Tokens) else self.source
+        assert isinstance(table, Tokens)
+        return table.vocab_size
+
+    @property
+    def queries(self) -> int:
+        """Number of object queries, 0 where the decoder reads tokens."""
+        return self.target.count if isinstance(self.target, ObjectQueries | AnchorQueries) else 0
+
+    @property
+    def extra_tokens(self) -> int:
+        """Number of tokens in front of the patches."""
+        return len(self.source.extra_tokens) if isinstance(self.source, Patches) else 0
+
+    @property
+    def grid_cells(self) -> int:
+        """Number of patches of an image, 0 for other inputs."""
+        s = self.source
+        return (s.image_size // s.patch_size) ** 2 if isinstance(s, Patches) else 0
+
+    @property
+    def patch_pixels(self) -> int:
+        """Numbers of a patch, 0 for other inputs."""
+        return (
+            self.source.channels * self.source.patch_size**2
+            if isinstance(self.source, Patches)
+            else 0
+        )

@@ -5,17 +5,17 @@ from collections.abc import Iterable, Iterator
 from ..support.registry import members
 from .attention import Attention, FullAttention
 from .block import Block, ParallelBlock, Pyramid, Stack
+from .count import PlacedBlock, iterate_blocks
 from .feedforward import FeedForwardSpec, MixtureOfExperts
-from .heads import Head
+from .heads import Head, SpecWithHead
 from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import GroupNorm
 from .parts import Problem
 from .positions import LearnedPositions, LearnedPositions2D
-from .spec import PlacedBlock, Spec, iterate_blocks
 from .stems import ResNetStem
 
 
-def find_problems(spec: Spec) -> Iterator[Problem]:
+def find_problems(spec: SpecWithHead) -> Iterator[Problem]:
     yield from check_not_empty(spec)
     yield from check_parts(spec)
     blocks: dict[tuple[str, int, int], PlacedBlock] = {}
@@ -34,7 +34,7 @@ def find_problems(spec: Spec) -> Iterator[Problem]:
     yield from spec.head.check(spec)
 
 
-def check_not_empty(spec: Spec) -> Iterator[Problem]:
+def check_not_empty(spec: SpecWithHead) -> Iterator[Problem]:
     for path, stack in (
         ("encoder", spec.encoder),
         ("decoder", spec.decoder),
@@ -65,7 +65,7 @@ def check_resnet(path: str, resnet: ResNet | ResNetStem) -> Iterator[Problem]:
             yield f"{path}.norm.groups", f"{groups} does not divide all of {widths} channels"
 
 
-def check_parts(spec: Spec) -> Iterator[Problem]:
+def check_parts(spec: SpecWithHead) -> Iterator[Problem]:
     if spec.encoder is None and spec.decoder is None:
         yield "encoder", "a model needs an encoder or a decoder; give a Stack to one of them"
     if spec.encoder is not None and spec.decoder is not None and spec.target is None:
@@ -148,7 +148,9 @@ def check_parts(spec: Spec) -> Iterator[Problem]:
         )
 
 
-def check_branches(path: str, block: Block | ParallelBlock, spec: Spec) -> Iterator[Problem]:
+def check_branches(
+    path: str, block: Block | ParallelBlock, spec: SpecWithHead
+) -> Iterator[Problem]:
     if not isinstance(block.attention.inner, Attention):
         yield f"{path}.attention.inner", "must be an Attention"
     if isinstance(block.feedforward.inner, Attention):
@@ -202,7 +204,7 @@ def check_routers(blocks: Iterable[PlacedBlock]) -> Iterator[Problem]:
                 return
 
 
-def check_attention(path: str, a: Attention, width: int, spec: Spec) -> Iterator[Problem]:
+def check_attention(path: str, a: Attention, width: int, spec: SpecWithHead) -> Iterator[Problem]:
     if a.head_dim is None and width % a.heads:
         yield (
             f"{path}.heads",
@@ -220,7 +222,7 @@ def check_attention(path: str, a: Attention, width: int, spec: Spec) -> Iterator
                 f"{path}.rope.fraction",
                 f"turns {turned:g} of a head's numbers; make that even and at least 2",
             )
-    yield from a.pattern.check(f"{path}.pattern", spec)
+    yield from a.pattern.check(f"{path}.pattern", spec.source)
     yield from check_query_key_positions(path, a, spec)
     if not a.pattern.takes_positions and (a.rope or a.position_bias):
         name = type(a.pattern).__name__
@@ -249,7 +251,7 @@ def check_attention(path: str, a: Attention, width: int, spec: Spec) -> Iterator
         yield from a.position_bias.check(f"{path}.position_bias")
 
 
-def has_positions_at(spec: Spec, stack: str) -> bool:
+def has_positions_at(spec: SpecWithHead, stack: str) -> bool:
     """Whether the cells of an image have positions at the attention of a stack."""
     source = spec.source
     return (
@@ -259,7 +261,7 @@ def has_positions_at(spec: Spec, stack: str) -> bool:
     )
 
 
-def check_query_key_positions(path: str, a: Attention, spec: Spec) -> Iterator[Problem]:
+def check_query_key_positions(path: str, a: Attention, spec: SpecWithHead) -> Iterator[Problem]:
     """Positions have maps of their own only where there are positions at queries and keys."""
     name = f"{path}.query_key_positions"
     stack = path.split(".")[0]
@@ -285,7 +287,7 @@ def check_query_key_positions(path: str, a: Attention, spec: Spec) -> Iterator[P
         yield name, f"{type(a.pattern).__name__} takes 'added' positions alone"
 
 
-def check_image_positions(spec: Spec) -> Iterator[Problem]:
+def check_image_positions(spec: SpecWithHead) -> Iterator[Problem]:
     if spec.decoder is None and getattr(spec.source, "positions_at", "") == "decoder-attention":
         yield "source.positions_at", "there is no decoder; use 'attention' or 'input'"
     if isinstance(spec.decoder, Stack) and spec.decoder.position_scale != "none":
@@ -295,7 +297,7 @@ def check_image_positions(spec: Spec) -> Iterator[Problem]:
         yield "encoder.position_scale", "there are no positions at its attention; use 'none'"
 
 
-def check_position_bias(spec: Spec) -> Iterator[Problem]:
+def check_position_bias(spec: SpecWithHead) -> Iterator[Problem]:
     for name, stack in (
         ("encoder", spec.encoder),
         ("decoder", spec.decoder),
@@ -323,7 +325,7 @@ def check_position_bias(spec: Spec) -> Iterator[Problem]:
             yield f"{path}.positions", f"needs a width that {unit} divides, not {width}"
 
 
-def check_layer_mix(spec: Spec) -> Iterator[Problem]:
+def check_layer_mix(spec: SpecWithHead) -> Iterator[Problem]:
     stack = spec.decoder or spec.encoder
     if spec.layer_mix is None or stack is None:
         return

@@ -5,21 +5,47 @@ FLOPs are those of matrix products, two a multiply-add: what torch's FlopCounter
 
 from collections.abc import Iterator
 from math import prod
+from typing import Literal, NamedTuple
 
-from .block import Block, ParallelBlock, Stack
+from .block import Block, ParallelBlock, Pyramid, Stack
+from .heads import PixelDecoder, SpecWithHead
 from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import GroupNorm, norm_shapes
 from .parts import Shapes, linear_shapes, with_prefix
 from .positions import LearnedPositions, LearnedPositions2D, SinusoidalPositions2D
-from .spec import Spec
-from .spec import iterate_blocks as all_blocks
 from .stems import RESNET_STEMS
 
 
-def parameter_count(spec: Spec) -> int:
+class PlacedBlock(NamedTuple):
+    """A block and where it is."""
+
+    path: str
+    width: int
+    block: Block | ParallelBlock
+    place: Literal["encoder", "decoder", "head"]
+    stage: int | None = None  # of a Pyramid
+
+
+def iterate_blocks(spec: SpecWithHead) -> Iterator[PlacedBlock]:
+    """Yield every block of a model, stack by stack."""
+    if isinstance(spec.encoder, Pyramid):
+        for s, stage in enumerate(spec.encoder.stages):
+            for i, block in enumerate(stage):
+                yield PlacedBlock(f"encoder.stages.{s}.{i}", spec.width << s, block, "encoder", s)
+    elif spec.encoder is not None:
+        for i, block in enumerate(spec.encoder.blocks):
+            yield PlacedBlock(f"encoder.blocks.{i}", spec.width, block, "encoder")
+    for i, block in enumerate(spec.decoder.blocks if spec.decoder is not None else ()):
+        yield PlacedBlock(f"decoder.blocks.{i}", spec.width, block, "decoder")
+    if isinstance(spec.head, PixelDecoder):
+        for i, block in enumerate(spec.head.stack.blocks):
+            yield PlacedBlock(f"head.stack.blocks.{i}", spec.head.width, block, "head")
+
+
+def parameter_count(spec: SpecWithHead) -> int:
     count = sum(prod(shape) for _, shape in shapes_outside_blocks(spec))
     of_block: dict[tuple[int, int], int] = {}  # a block that stands at many depths is counted once
-    for _, width, block, *_ in all_blocks(spec):
+    for _, width, block, *_ in iterate_blocks(spec):
         key = id(block), width
         if key not in of_block:
             of_block[key] = sum(prod(shape) for _, shape in block_shapes(block, width))
@@ -27,14 +53,14 @@ def parameter_count(spec: Spec) -> int:
     return count
 
 
-def parameter_shapes(spec: Spec) -> Shapes:
+def parameter_shapes(spec: SpecWithHead) -> Shapes:
     """Every parameter's name and shape."""
     yield from shapes_outside_blocks(spec)
-    for path, width, b, *_ in all_blocks(spec):
+    for path, width, b, *_ in iterate_blocks(spec):
         yield from with_prefix(path, block_shapes(b, width))
 
 
-def shapes_outside_blocks(spec: Spec) -> Shapes:
+def shapes_outside_blocks(spec: SpecWithHead) -> Shapes:
     """What is not in a block."""
     yield from source_shapes(spec)
     if isinstance(spec.target, Tokens):
@@ -60,7 +86,7 @@ def shapes_outside_blocks(spec: Spec) -> Shapes:
     yield from with_prefix("head", spec.head.shapes(spec))
 
 
-def source_shapes(spec: Spec) -> Shapes:
+def source_shapes(spec: SpecWithHead) -> Shapes:
     s = spec.source
     d = spec.width
     if isinstance(s, Tokens):

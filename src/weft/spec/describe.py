@@ -8,13 +8,13 @@ from typing import NamedTuple, TypeVar
 
 from ..support.value_tree import fold_repeats, format_inline
 from . import count
-from .block import Block, Branch, ParallelBlock, Pyramid, Stack
-from .heads import LayerMix, PixelDecoder
+from .block import Block, Branch, LayerMix, ParallelBlock, Pyramid, Stack
+from .count import iterate_blocks
+from .heads import PixelDecoder
 from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .norms import Norm, norm_shapes
 from .parts import linear_shapes
 from .spec import Spec
-from .spec import iterate_blocks as every_block
 
 T = TypeVar("T")
 NO_BREAK_SPACE = "\xa0"  # a space at which no line breaks
@@ -127,7 +127,7 @@ def block_equation(block: Block | ParallelBlock) -> tuple[str, ...]:
 def stack_equations(spec: Spec) -> list[tuple[str, tuple[str, ...]]]:
     """Each stack's runs of blocks that are written alike."""
     equations = []
-    for name, group in groupby(every_block(spec), lambda placed: placed.place):
+    for name, group in groupby(iterate_blocks(spec), lambda placed: placed.place):
         equations += [
             (f"{name}, {times} × block", lines)
             for times, run in fold_repeats([block_equation(placed.block) for placed in group])

@@ -3,17 +3,16 @@
 from typing import NamedTuple
 
 from .block import Block, Branch, ParallelBlock, Pyramid, Stack
-from .count import resnet_convolutions, source_shapes, token_shapes
+from .count import PlacedBlock, iterate_blocks, resnet_convolutions, source_shapes, token_shapes
+from .heads import SpecWithHead
 from .inputs import AnchorQueries, Patches, Tokens
 from .norms import norm_flops
 from .parts import linear_flops
-from .spec import PlacedBlock, Spec
-from .spec import iterate_blocks as all_blocks
 from .stems import RESNET_STEMS
 
 
 def flops(
-    spec: Spec,
+    spec: SpecWithHead,
     batch: int = 1,
     length: int | None = None,
     target: int | None = None,
@@ -30,7 +29,7 @@ def flops(
     )
     if isinstance(spec.target, Tokens):
         work += linear_flops(token_shapes(spec.target, spec.width), read, "project")
-    for placed in all_blocks(spec):
+    for placed in iterate_blocks(spec):
         count = tokens.read_by(spec, placed)
         side = tokens.side_for(placed)
         work += block_flops(placed.block, placed.width, count, tokens.visible, side)
@@ -57,7 +56,7 @@ class InputTokens(NamedTuple):
     visible: int  # those that the encoder reads
     target: int  # those that a decoder beside an encoder reads
 
-    def read_by(self, spec: Spec, block: PlacedBlock) -> int:
+    def read_by(self, spec: SpecWithHead, block: PlacedBlock) -> int:
         """Return the tokens that a block reads."""
         if block.stage is not None:
             return self.side_for(block) ** 2
@@ -71,14 +70,14 @@ class InputTokens(NamedTuple):
 
 
 def input_tokens(
-    spec: Spec, length: int | None, target: int | None = None, visible: float = 1.0
+    spec: SpecWithHead, length: int | None, target: int | None = None, visible: float = 1.0
 ) -> InputTokens:
     side, whole, _ = input_flops(spec, length)
     seen = spec.extra_tokens + int((whole - spec.extra_tokens) * visible)
     return InputTokens(side, whole, seen, spec.queries or target or whole)
 
 
-def anchor_flops(spec: Spec) -> int:
+def anchor_flops(spec: SpecWithHead) -> int:
     """What places the queries before each block, and moves their boxes after each but the last."""
     if not isinstance(spec.target, AnchorQueries) or spec.decoder is None:
         return 0
@@ -88,7 +87,7 @@ def anchor_flops(spec: Spec) -> int:
     return spec.target.flops(spec.width, depth) + (depth - 1) * moves
 
 
-def input_flops(spec: Spec, length: int | None) -> tuple[int, int, int]:
+def input_flops(spec: SpecWithHead, length: int | None) -> tuple[int, int, int]:
     """The image's side in cells, the number of tokens, and the FLOPs of making them."""
     if isinstance(spec.source, Tokens):
         count = length or getattr(spec.source.positions, "count", None) or 512

@@ -1,20 +1,15 @@
 """What a model gives: heads."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-from pydantic import Field
+from typing import ClassVar, Literal
 
 from ..support.registry import choice, implements
 from ..support.value_tree import format_inline
 from ..support.values import FiniteFloat, PositiveFloat, PositiveInt, Probability
-from .block import Stack, shared_bias_shapes
+from .block import SpecWithoutHead, Stack, shared_bias_shapes
 from .feedforward import Activation
 from .norms import Norm, norm_shapes
 from .parts import Problem, Shapes, linear_flops, linear_shapes, measured_shapes, with_prefix
-
-if TYPE_CHECKING:
-    from .spec import Spec
 
 
 @choice
@@ -34,11 +29,11 @@ class Head:
     reads_table: ClassVar[bool] = False  # the layer is also given the token table
     reads_layers: ClassVar[bool] = False  # goes with `Spec.layer_mix`
 
-    def shapes(self, spec: "Spec") -> Shapes:
+    def shapes(self, spec: SpecWithoutHead) -> Shapes:
         """Yield name and shape of every parameter."""
         return measured_shapes(self, spec)
 
-    def flops(self, spec: "Spec", tokens: int) -> int:
+    def flops(self, spec: SpecWithoutHead, tokens: int) -> int:
         """Return the FLOPs of one sequence of `tokens` vectors."""
         return linear_flops(self.shapes(spec), tokens)
 
@@ -46,9 +41,15 @@ class Head:
         """Return the head in a few words."""
         return format_inline(self)
 
-    def check(self, spec: "Spec") -> Iterator[Problem]:
+    def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         """Yield what does not fit together in it or with the model."""
         return iter(())
+
+
+class SpecWithHead(SpecWithoutHead):
+    """The parts of a `Spec`. Its checks and counts take this, since `Spec` itself calls them."""
+
+    head: Head
 
 
 def transform_shapes(transform: "HeadTransform | None", width: int, out: int) -> Shapes:
@@ -75,7 +76,7 @@ class LMHead(Head):
     softcap: PositiveFloat | None = None
     reads_table = True
 
-    def shapes(self, spec: "Spec") -> Shapes:
+    def shapes(self, spec: SpecWithoutHead) -> Shapes:
         inner = spec.embedding_dim if self.transform else spec.head_input_width
         yield from transform_shapes(self.transform, spec.head_input_width, inner)
         if not self.tied:
@@ -83,7 +84,7 @@ class LMHead(Head):
         if self.bias == "trained":
             yield "bias", (spec.vocab_size,)
 
-    def flops(self, spec: "Spec", tokens: int) -> int:
+    def flops(self, spec: SpecWithoutHead, tokens: int) -> int:
         tied = 2 * tokens * spec.vocab_size * spec.embedding_dim if self.tied else 0
         return linear_flops(self.shapes(spec), tokens) + tied
 
@@ -92,7 +93,7 @@ class LMHead(Head):
         capped = f", logits capped at {self.softcap:g}" if self.softcap else ""
         return f"vocabulary, {table}{capped}"
 
-    def check(self, spec: "Spec") -> Iterator[Problem]:
+    def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         if spec.token_table is None:
             yield (
                 "head",
@@ -120,7 +121,7 @@ class ClassifierHead(Head):
     labels: tuple[str, ...] | None = None
     reads_layers = True
 
-    def shapes(self, spec: "Spec") -> Shapes:
+    def shapes(self, spec: SpecWithoutHead) -> Shapes:
         width = spec.head_input_width
         if self.pooling == "sequence":
             yield from linear_shapes("score", width, 1)
@@ -131,7 +132,7 @@ class ClassifierHead(Head):
         for name in names:
             yield from linear_shapes(name, width, self.num_labels, self.bias)
 
-    def flops(self, spec: "Spec", tokens: int) -> int:
+    def flops(self, spec: SpecWithoutHead, tokens: int) -> int:
         once = linear_flops(self.shapes(spec), 1)
         again = linear_flops(self.shapes(spec), 1, "transform.dense")
         if self.pooling == "sequence":  # a score per token, and the weighted sum of the tokens
@@ -146,7 +147,7 @@ class ClassifierHead(Head):
         }.get(self.pooling, f"the {self.pooling} token")
         return f"{self.num_labels:,} class{'es' * (self.num_labels > 1)} from {where}"
 
-    def check(self, spec: "Spec") -> Iterator[Problem]:
+    def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         if self.pooling == "tokens" and not spec.extra_tokens:
             yield "head.pooling", "there are no extra tokens to read; use 'cls', 'last' or 'mean'"
         alone = self.pooling in ("cls", "tokens") and spec.decoder is not None
@@ -168,7 +169,7 @@ class TokenClassifierHead(Head):
     labels: tuple[str, ...] | None = None
     reads_layers = True
 
-    def shapes(self, spec: "Spec") -> Shapes:
+    def shapes(self, spec: SpecWithoutHead) -> Shapes:
         width = spec.head_input_width
         yield from transform_shapes(self.transform, width, width)
         yield from linear_shapes("out", width, self.num_labels)
@@ -176,7 +177,7 @@ class TokenClassifierHead(Head):
     def describe(self) -> str:
         return f"{self.num_labels:,} score{'s' * (self.num_labels > 1)} a token"
 
-    def check(self, spec: "Spec") -> Iterator[Problem]:
+    def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         return check_labels(self.labels, self.num_labels)
 
 
@@ -187,7 +188,7 @@ class SpanHead(Head):
     transform: HeadTransform | None = None
     reads_layers = True
 
-    def shapes(self, spec: "Spec") -> Shapes:
+    def shapes(self, spec: SpecWithoutHead) -> Shapes:
         width = spec.head_input_width
         yield from transform_shapes(self.transform, width, width)
         yield from linear_shapes("out", width, 2)
@@ -207,7 +208,7 @@ class DetectionHead(Head):
     box_layers: PositiveInt = 3
     labels: tuple[str, ...] | None = None
 
-    def shapes(self, spec: "Spec") -> Shapes:
+    def shapes(self, spec: SpecWithoutHead) -> Shapes:
         width = spec.head_input_width
         yield from linear_shapes("classes", width, self.num_labels + (self.scores == "softmax"))
         for i in range(self.box_layers):
@@ -216,7 +217,7 @@ class DetectionHead(Head):
     def describe(self) -> str:
         return f"{self.num_labels:,} classes and a box"
 
-    def check(self, spec: "Spec") -> Iterator[Problem]:
+    def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         if not spec.queries:
             yield (
                 "head",
@@ -234,7 +235,7 @@ class PixelDecoder(Head):
     width: PositiveInt
     stack: Stack
 
-    def shapes(self, spec: "Spec") -> Shapes:
+    def shapes(self, spec: SpecWithoutHead) -> Shapes:
         cells = spec.grid_cells
         pixels = spec.patch_pixels
         yield from linear_shapes("narrow", spec.width, self.width)
@@ -244,7 +245,7 @@ class PixelDecoder(Head):
         yield from norm_shapes("stack.norm", self.stack.norm, self.width)
         yield from linear_shapes("out", self.width, pixels)
 
-    def flops(self, spec: "Spec", tokens: int) -> int:
+    def flops(self, spec: SpecWithoutHead, tokens: int) -> int:
         places = spec.grid_cells + spec.extra_tokens
         return linear_flops(self.shapes(spec), tokens, "narrow") + linear_flops(
             self.shapes(spec), places, "out"
@@ -253,7 +254,7 @@ class PixelDecoder(Head):
     def describe(self) -> str:
         return "pixels of hidden patches"
 
-    def check(self, spec: "Spec") -> Iterator[Problem]:
+    def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         if spec.decoder is not None:
             yield "head", "PixelDecoder read an encoder; leave the decoder None"
         if not (spec.grid_cells and isinstance(spec.encoder, Stack) and spec.extra_tokens):
@@ -278,25 +279,14 @@ class NoHead(Head):
     transform: HeadTransform | None = None
     reads_layers = True
 
-    def shapes(self, spec: "Spec") -> Shapes:
+    def shapes(self, spec: SpecWithoutHead) -> Shapes:
         return transform_shapes(self.transform, spec.head_input_width, spec.head_input_width)
 
-    def flops(self, spec: "Spec", tokens: int) -> int:
+    def flops(self, spec: SpecWithoutHead, tokens: int) -> int:
         return linear_flops(self.shapes(spec), 1)
 
     def describe(self) -> str:
         return "the vectors"
-
-
-@choice
-class LayerMix:
-    """What a head reads of a stack, where not its output: the outputs of several layers, numbered
-    as transformers' hidden_states, 0 the embeddings, -1 the last (BERT, arXiv:1810.04805, section
-    5.3 and table 7). `weighted`: a trained softmax over the layers.
-    """
-
-    layers: Annotated[tuple[int, ...], Field(min_length=1)]
-    combine: Literal["concat", "sum", "weighted"] = "concat"
 
 
 implements(LMHead, "weft.nn.heads:LMHeadLayer")

@@ -1,15 +1,17 @@
 """A whole model as one value."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from ..support.registry import choice
 from ..support.values import NonNegativeInt, PositiveInt, from_plain, to_json, to_plain
 from .attention import Attention
-from .block import Block, ParallelBlock, Pyramid, Stack
-from .heads import Head, LayerMix, PixelDecoder
+from .block import Block, LayerMix, ParallelBlock, Pyramid, Stack
+from .check import find_problems
+from .count import iterate_blocks, parameter_count
+from .flops import flops
+from .heads import Head, SpecWithHead
 from .initialisation import Init, NormalInit
 from .inputs import AnchorQueries, ObjectQueries, Patches, ResNet, SharedTokens, Tokens
 from .positions import LearnedPositions
@@ -26,7 +28,7 @@ class SpecialTokens:
 
 
 @choice
-class Spec:
+class Spec(SpecWithHead):
     """source -> encoder and/or decoder -> head; a decoder alone reads the source, else the target."""
 
     width: PositiveInt
@@ -43,14 +45,10 @@ class Spec:
     )
 
     def __post_init__(self) -> None:
-        from .check import find_problems
-
         for path, problem in find_problems(self):
             raise ValueError(f"{path}: {problem}")
 
     def parameter_count(self) -> int:
-        from .count import parameter_count
-
         return parameter_count(self)
 
     def flops(
@@ -60,96 +58,10 @@ class Spec:
         target: int | None = None,
         visible: float = 1.0,
     ) -> int:
-        from .flops import flops
-
         return flops(self, batch, length, target, visible)
 
     def to_json(self) -> str:
         return to_json(self)
-
-    @property
-    def head_input_width(self) -> int:
-        """Width of what the head reads."""
-        if self.layer_mix is not None and self.layer_mix.combine == "concat":
-            return self.width * len(self.layer_mix.layers)
-        if isinstance(self.encoder, Pyramid):
-            return self.width << len(self.encoder.stages) - 1
-        return self.width
-
-    @property
-    def token_table(self) -> Tokens | None:
-        """The table that the decoder reads, or the encoder where there is no decoder beside it;
-        None: of images or queries.
-        """
-        table = self.target if isinstance(self.target, Tokens) else self.source
-        return table if isinstance(table, Tokens) and not self.queries else None
-
-    @property
-    def embedding_dim(self) -> int:
-        """Width of the token table; without one, of the model."""
-        table = self.target if isinstance(self.target, Tokens) else self.source
-        return (table.embedding_dim if isinstance(table, Tokens) else None) or self.width
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of rows of the token table."""
-        table = self.target if isinstance(self.target, Tokens) else self.source
-        assert isinstance(table, Tokens)
-        return table.vocab_size
-
-    @property
-    def queries(self) -> int:
-        """Number of object queries, 0 where the decoder reads tokens."""
-        return self.target.count if isinstance(self.target, ObjectQueries | AnchorQueries) else 0
-
-    @property
-    def extra_tokens(self) -> int:
-        """Number of tokens in front of the patches."""
-        return len(self.source.extra_tokens) if isinstance(self.source, Patches) else 0
-
-    @property
-    def grid_cells(self) -> int:
-        """Number of patches of an image, 0 for other inputs."""
-        s = self.source
-        return (s.image_size // s.patch_size) ** 2 if isinstance(s, Patches) else 0
-
-    @property
-    def patch_pixels(self) -> int:
-        """Numbers of a patch, 0 for other inputs."""
-        return (
-            self.source.channels * self.source.patch_size**2
-            if isinstance(self.source, Patches)
-            else 0
-        )
-
-
-Blocks = tuple[Block | ParallelBlock, ...]
-
-
-class PlacedBlock(NamedTuple):
-    """A block and where it is."""
-
-    path: str
-    width: int
-    block: Block | ParallelBlock
-    place: Literal["encoder", "decoder", "head"]
-    stage: int | None = None  # of a Pyramid
-
-
-def iterate_blocks(spec: Spec) -> Iterator[PlacedBlock]:
-    """Yield every block of a model, stack by stack."""
-    if isinstance(spec.encoder, Pyramid):
-        for s, stage in enumerate(spec.encoder.stages):
-            for i, block in enumerate(stage):
-                yield PlacedBlock(f"encoder.stages.{s}.{i}", spec.width << s, block, "encoder", s)
-    elif spec.encoder is not None:
-        for i, block in enumerate(spec.encoder.blocks):
-            yield PlacedBlock(f"encoder.blocks.{i}", spec.width, block, "encoder")
-    for i, block in enumerate(spec.decoder.blocks if spec.decoder is not None else ()):
-        yield PlacedBlock(f"decoder.blocks.{i}", spec.width, block, "decoder")
-    if isinstance(spec.head, PixelDecoder):
-        for i, block in enumerate(spec.head.stack.blocks):
-            yield PlacedBlock(f"head.stack.blocks.{i}", spec.head.width, block, "head")
 
 
 def with_dropout(model: Spec, probability: float) -> Spec:
@@ -211,6 +123,9 @@ def with_image_size(model: Spec, size: int) -> Spec:
         cells = (size // source.patch_size) ** 2 + len(source.extra_tokens)
         source = replace(source, positions=replace(source.positions, count=cells))
     return replace(model, source=source)
+
+
+Blocks = tuple[Block | ParallelBlock, ...]
 
 
 def skip_deeper(blocks: Blocks, rate: float) -> Blocks:

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from .. import recipe as R
-from ..data.batches.collate import collate, to_torch
+from ..data.batches.collate import collate
+from ..data.batches.loader import to_torch
 from ..data.shards.in_memory import InMemoryStore
 from ..data.shards.store import Store
 from ..data.tokenizing.tokenizer import Tokenizer

@@ -16,8 +16,8 @@ from weft.data.batches.collate import (
     collate,
     count_tokens,
     pack,
-    to_torch,
 )
+from weft.data.batches.loader import to_torch
 from weft.nn.kernels import cross_entropy
 from weft.support.order import SampleGenerators, sample_generator
 

@@ -6,7 +6,7 @@ False at padding, where there is any. `attention_mask` reads both."""
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from ...support.order import SampleGenerators
 from .batching import SampleIndex
 from .mixture import locate_sample
 from .samples import Samples
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SAMPLES = "samples"  # the field of a batch that says which sample a row is: dropout is keyed by it
 IGNORE_INDEX = -100  # the label where nothing is asked; as in layers.loss, which needs torch
@@ -217,10 +214,3 @@ def count_tokens(batch: ArrayRow, fields: RaggedFields) -> int:
         mask = attention_mask(batch, stream)
         total += int(np.prod(batch[name].shape) if mask is None else mask.sum())
     return total
-
-
-def to_torch(batch: ArrayRow) -> "dict[str, Tensor]":
-    """The same memory."""
-    import torch
-
-    return {name: torch.from_numpy(array) for name, array in batch.items()}

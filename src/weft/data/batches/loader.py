@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from ...support.order import SampleGenerators
 from ...support.processes import delayed_sigterm, die_with_parent, ignore_signals_of_others
 from .batching import BatchPlanner, SampleIndex, StepPlan, evaluation_steps, slice_of_rank
-from .collate import RowBuilder, build_batch, count_tokens, to_torch
+from .collate import ArrayRow, RowBuilder, build_batch, count_tokens
 from .samples import Samples
 
 Batch = dict[str, Tensor]
@@ -158,6 +158,11 @@ class BatchDataset(Dataset[MicroBatches | WorkerError]):
             counts,
             sum(count_tokens(batch, self.preprocess.fields) for batch in batches),
         )
+
+
+def to_torch(batch: ArrayRow) -> Batch:
+    """The same memory."""
+    return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 
 def start_worker(_: int) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ... import spec as S
 from ...families.base import Family
 from ...families.weights import SkippedWeight, WeightAlias, WeightRow, WeightTable
-from ...spec.spec import iterate_blocks
+from ...spec.count import iterate_blocks
 from ..tensor_files import LazyTensors
 
 

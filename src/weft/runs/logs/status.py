@@ -5,14 +5,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
 
 from ...recipe.metrics import scores_of
 from ...recipe.recipe import sample_unit
 from ...support.console import format_duration, format_number
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 RECENT = 50  # steps
 
@@ -147,10 +146,8 @@ def format_metric(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def status_page(status: dict[str, Any]) -> "Table":
+def status_page(status: dict[str, Any]) -> Table:
     """Return the page of one run."""
-    from rich.table import Table
-
     page = Table.grid(padding=(0, 2))
     page.add_row("run", f"{status['run']} ({status['recipe']})")
     page.add_row("state", status["state"] + what_is_left(status))
@@ -223,10 +220,8 @@ def selected_text(selected: dict[str, float]) -> str:
     return f"averaged {measured}"
 
 
-def status_table(statuses: list[dict[str, Any]]) -> "Table":
+def status_table(statuses: list[dict[str, Any]]) -> Table:
     """Return a table with one row per run."""
-    from rich.table import Table
-
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
     same = statuses[0]["unit"] if len({s["unit"] for s in statuses}) == 1 else ""
     for head in (
