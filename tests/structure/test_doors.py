@@ -14,7 +14,11 @@ from weft.support.registry import members
 
 ROOT = Path(__file__).parents[2]
 
-VALUE = '''
+VALUE = '''"""The source backwards."""
+
+from ...support.registry import choice, implements
+from .translation import Translation
+
 
 @choice
 class Reversal(Translation):
@@ -178,17 +182,19 @@ def failures(folder: Path) -> list[str]:
     return sorted(re.findall(r"^FAILED \S+::(\w+)", done.stdout, re.MULTILINE))
 
 
-def test_a_new_task_changes_two_source_files_and_a_new_metric_three(copy: Path) -> None:
+def test_a_new_task_and_a_new_metric_change_three_source_files(copy: Path) -> None:
     before = files(copy)
-    tasks = "src/weft/recipe/tasks.py"
-    with (copy / tasks).open("a") as file:
-        file.write(VALUE)
+    tasks = "src/weft/recipe/tasks/__init__.py"
+    value = "src/weft/recipe/tasks/reversal.py"
+    (copy / value).write_text(VALUE)
+    last = "from .reward_modelling import RewardModelling\n"
+    edit(copy, tasks, last, f"{last}from .reversal import Reversal\n")
     edit(copy, tasks, '    "Regression",\n', '    "Regression",\n    "Reversal",\n')
     test = copy / "tests/test_reversal.py"
     test.write_text(TEST)
     (copy / "src/weft/tasks/reversal.py").write_text(IMPLEMENTATION)
     with_task = files(copy)
-    assert changed(before, with_task) == (2, 1)
+    assert changed(before, with_task) == (3, 1)
 
     (copy / "src/weft/metrics/first_token.py").write_text(METRIC)
     edit(
@@ -199,7 +205,7 @@ def test_a_new_task_changes_two_source_files_and_a_new_metric_three(copy: Path) 
     )
     edit(
         copy,
-        tasks,
+        value,
         'metrics = ("accuracy",)\n\n\nimplements(Reversal',
         'metrics = ("accuracy", "first_token")\n\n\nimplements(Reversal',
     )

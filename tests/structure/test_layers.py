@@ -94,7 +94,6 @@ LARGE = {
     "generate/text_generator.py:generate": "one parameter per option of the command",
     "nn/kernels/attention.py:__call__": "the arguments of a kernel",
     "nn/kernels/block_local.py:forward": "the arguments of a kernel",
-    "recipe/tasks.py": "one value per task: what it fits, how it is judged, what it costs",
     "runs/train.py:run_steps": "a run from its recipe to its last checkpoint",
     "spec/check.py:check_parts": "one check per kind of part, in the order of the block",
     "tasks/base.py": "what every task consists of",

@@ -3,8 +3,6 @@ here imports torch.
 """
 
 from ..support.values import replace_path, to_json
-from . import assistant_tasks, tasks
-from .assistant_tasks import *  # noqa: F403 the file says what it exports
 from .averages import EMA, AverageLast, BestCheckpoint, WeightAverage
 from .batching import Batching, FixedBatch, PackedBatch, TokenBudget
 from .data.conversations import ChatTemplate, Conversations, Preferences, chat_template_of
@@ -61,7 +59,10 @@ from .schedules import (
     WarmupStableDecay,
     noam_lr,
 )
-from .tasks import *  # noqa: F403 the file says what it exports
+from .tasks import *  # noqa: F403 the package says what it exports
+
+# After the rows, which are listed in the order of their import
+from . import tasks  # isort: skip
 from .trainable import HeadOnly, LoRA, Trainable
 from .transforms import (
     AutoAugment,
@@ -193,5 +194,5 @@ __all__ = [
     "to_json",
     "transforms_for",
 ]
-__all__ += assistant_tasks.__all__
-__all__ += tasks.__all__  # what a task file exports, so that a new task is named once
+# What the package of tasks exports, so that a new task is named there alone
+__all__ += tasks.__all__
