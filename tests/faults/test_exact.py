@@ -12,10 +12,9 @@ import torch
 
 import weft
 from weft import recipe as R
-from weft.data.batches.loader import subtree_size
 from weft.runs import run
 from weft.runs.train import RunStopped
-from weft.training.parallel.exact import TreeSum, flatten, unflatten
+from weft.training.parallel.exact import TreeSum, flatten, subtree_size, unflatten
 
 from .runs import (
     VOCABULARY,

@@ -19,6 +19,7 @@ from ..training.averages import build_average
 from ..training.checkpoints.parts import state_digest
 from ..training.loop import Trainer
 from ..training.optimisers.optimiser import Optimiser
+from ..training.parallel.exact import ExactTrainer
 from ..training.parallel.ranks import DistributedRanks, place_on_ranks, torchrun_notes
 from ..training.step import StepOptions
 from ..training.trainable import freeze_untrained, initialise_from
@@ -71,6 +72,11 @@ class Run:
     def loss(self) -> Loss:
         return self.task.loss
 
+    @property
+    def trainer_class(self) -> type[Trainer]:
+        """What splits the rows of a step between the ranks and sums their gradients."""
+        return ExactTrainer if self.recipe.exact else Trainer
+
     def build_trainer(self, ranks: DistributedRanks, starts_from: str | None) -> Trainer:
         """Build the trainer. Each rank reads its parts of the weights from the model folder
         `starts_from`, before anything else reads them.
@@ -84,11 +90,11 @@ class Run:
             precision=recipe.precision,
             whole_experts=recipe.parallel.expert > 1,
             seed=recipe.seed,
-            average_gradients=not recipe.exact,
+            average_gradients=self.trainer_class.averages_gradients,
         )
         if starts_from is not None:
             initialise_from(self.loss.model, starts_from)
-        return Trainer(
+        return self.trainer_class(
             self.loss,
             module,
             Optimiser(recipe.optimiser, self.loss),
@@ -100,7 +106,6 @@ class Run:
                 precision=recipe.precision,
                 grad_clip=recipe.grad_clip,
                 micro_batch_size=recipe.micro_batch_size,
-                exact=recipe.exact,
                 trainable=recipe.trainable,
                 guard=recipe.guard,
                 seed=recipe.seed,
@@ -120,7 +125,7 @@ class Run:
             ranks.size,
             recipe.micro_batch_size,
             recipe.workers,
-            recipe.exact,
+            self.trainer_class.split_rows,
         )
 
     def check_phases(self) -> None:

@@ -9,17 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from ..data.batches.collate import SAMPLES
-from ..data.batches.loader import Loader, RankBatch
+from ..data.batches.loader import Loader, RankBatch, SplitRows, split_by_rank
 from ..nn.kernels.keyed_random import sample_numbers
 from ..nn.layers.attention import AttentionLayer
-from ..nn.layers.mixture_of_experts import MixtureOfExpertsLayer
 from ..support.order import hash_to_int
 from ..tasks.base import Batch, Loss
 from .averages import WeightCopy
 from .checkpoints.parts import SavedGroups, load_weights, read_like, state_digest
 from .guard import LossGuardState
 from .optimisers.optimiser import Optimiser
-from .parallel.exact import TreeSum, sum_over_ranks
 from .parallel.ranks import DistributedRanks
 from .parallel.sharding import full_tensor, local_tensor
 from .step import StepOptions, TrainStep
@@ -40,6 +38,9 @@ class Trainer:
         ranks: of this process.
         options: of each step.
     """
+
+    split_rows: SplitRows = staticmethod(split_by_rank)  # what a rank reads of a step
+    averages_gradients = True  # the module sums gradients over the ranks in its backward pass
 
     def __init__(
         self,
@@ -99,10 +100,7 @@ class Trainer:
             return None
         set_train_mode(self.loss, self.options.trainable)
         counts = dict(zip(terms, counted, strict=True))
-        if self.options.exact:
-            sums = self.exact_backward(work, counts).tolist()
-        else:
-            sums = self.ranks.sum(self.backward(work, counts).tolist())
+        sums = self.sum_gradients(work, counts)
         means = {t: s / max(counts[t], 1) for t, s in zip(terms, sums, strict=False)}
         loss = sum(self.loss.weights[t] * mean for t, mean in means.items())
         gradients = [p.grad for p in self.optimiser.parameters.values() if p.grad is not None]
@@ -176,6 +174,12 @@ class Trainer:
                 seconds = min(seconds, time.perf_counter() - begin)
         return seconds, int(self.ranks.sum([float(work.tokens)])[0])
 
+    def sum_gradients(self, work: RankBatch, counts: dict[str, float]) -> list[float]:
+        """Compute the gradients of the whole step; return the sum of each loss term over all ranks,
+        then the load of every expert of every layer.
+        """
+        return self.ranks.sum(self.backward(work, counts).tolist())
+
     def backward(self, work: RankBatch, counts: dict[str, float]) -> Tensor:
         """Compute the gradients of the whole step; return this rank's sum of each loss term, then
         the load of every expert of every layer. The sums are divided once, by the counts over all
@@ -192,32 +196,6 @@ class Trainer:
             if weight or not i:
                 load = [load_E.to(total.dtype) * weight for load_E in self.loss.expert_load]
         return torch.cat([total, *load])
-
-    def exact_backward(self, work: RankBatch, counts: dict[str, float]) -> Tensor:
-        """Compute the gradients of the whole step in the order of a tree, whatever the number of
-        ranks; return the sums of the loss terms and the experts' load, over all ranks.
-        """
-        parameters = list(self.optimiser.parameters.values())
-        tree = TreeSum()
-        for i, batch in enumerate(work.batches if work.weight else ()):
-            self.loss.expert_load = []
-            total = self.backward_batch(i, batch, counts, 1.0)
-            load = [load_E.to(total.dtype) for load_E in self.loss.expert_load]
-            gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-            tree.add([torch.cat([total, *load]), *gradients])
-            self.optimiser.zero_grad()
-        sums = tree.total()
-        if self.ranks.world > 1:
-            layers = (m for m in self.loss.modules() if isinstance(m, MixtureOfExpertsLayer))
-            numbers = len(self.loss.weights) + sum(layer.s.experts for layer in layers)
-            total = torch.empty(numbers, dtype=self.sum_dtype, device=self.ranks.device)
-            leaves = -(-len(work.step.rows) // (self.options.micro_batch_size or 1))
-            sums = sum_over_ranks(sums, [total, *parameters], leaves)
-        assert sums is not None
-        self.seed(0)  # a rank without micro-batches ends in the random state of the others
-        for parameter, gradient in zip(parameters, sums[1:], strict=True):
-            parameter.grad = gradient
-        return sums[0]
 
     def backward_batch(
         self, number: int, batch: Batch, counts: dict[str, float], scale: float

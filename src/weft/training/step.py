@@ -16,7 +16,6 @@ class StepOptions:
     precision: str = "fp32"
     grad_clip: float | None = None
     micro_batch_size: int | None = None
-    exact: bool = False
     trainable: R.Trainable | None = None
     guard: R.LossGuard = R.LossGuard()
     seed: int = 0

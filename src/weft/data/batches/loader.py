@@ -3,7 +3,7 @@ them."""
 
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,6 +19,8 @@ from .samples import Samples
 
 Batch = dict[str, Tensor]
 Groups = Sequence[Sequence[SampleIndex]]
+# (rows of a step, micro_batch_size, rank, ranks) -> the micro-batches of a rank
+SplitRows = Callable[[Groups, int | None, int, int], list[Groups]]
 
 
 class RankBatch(NamedTuple):
@@ -45,6 +47,19 @@ class WorkerError(NamedTuple):
     trace: str
 
 
+def split_micro_batches(rows: Groups, micro_batch_size: int | None) -> list[Groups]:
+    """As few micro-batches as hold `micro` rows at most, their sizes differing by one at most."""
+    parts = 1 if micro_batch_size is None else -(-len(rows) // micro_batch_size)
+    return [slice_of_rank(rows, part, parts) for part in range(parts)] if rows else []
+
+
+def split_by_rank(
+    rows: Groups, micro_batch_size: int | None, rank: int, ranks: int
+) -> list[Groups]:
+    """The micro-batches of a rank's own rows."""
+    return split_micro_batches(slice_of_rank(rows, rank, ranks), micro_batch_size)
+
+
 class Loader:
     """Plans here, and makes batches with `workers` processes (0: here)."""
 
@@ -58,7 +73,7 @@ class Loader:
         ranks: int = 1,
         micro_batch_size: int | None = None,
         workers: int = 0,
-        exact: bool = False,
+        split: SplitRows = split_by_rank,
     ) -> None:
         self.planner = planner
         self.samples = samples
@@ -66,7 +81,7 @@ class Loader:
         self.world = ranks
         self.micro_batch_size = micro_batch_size
         self.workers = workers
-        self.exact = exact  # micro-batches are cut from the whole step, not from a rank's rows
+        self.split = split
         self.maker = BatchDataset(samples, preprocess, SampleGenerators(seed), planner.packed)
 
     def from_position(self, position: int) -> Iterator[RankBatch]:
@@ -85,13 +100,7 @@ class Loader:
         """Steps, and this rank's micro-batches of each."""
         while True:
             step = self.planner.at(position)
-            if self.exact:
-                whole = split_micro_batches(step.rows, self.micro_batch_size)
-                size = subtree_size(len(whole), self.world)
-                yield step, whole[self.rank * size : (self.rank + 1) * size]
-            else:
-                rows = slice_of_rank(step.rows, self.rank, self.world)
-                yield step, split_micro_batches(rows, self.micro_batch_size)
+            yield step, self.split(step.rows, self.micro_batch_size, self.rank, self.world)
             position = step.next_position
 
     def read(
@@ -175,19 +184,3 @@ def start_worker(_: int) -> None:
 
 def identity(value: Any) -> Any:
     return value
-
-
-def split_micro_batches(rows: Groups, micro_batch_size: int | None) -> list[Groups]:
-    """As few micro-batches as hold `micro` rows at most, their sizes differing by one at most."""
-    parts = 1 if micro_batch_size is None else -(-len(rows) // micro_batch_size)
-    return [slice_of_rank(rows, part, parts) for part in range(parts)] if rows else []
-
-
-def subtree_size(leaves: int, ranks: int) -> int:
-    """Return how many leaves of a binary tree each rank has, of which the last ones may be missing:
-    a power of two."""
-    if ranks & (ranks - 1):
-        raise ValueError(
-            f"exact = True needs 1, 2, 4, 8, … ranks, not {ranks}; start another number"
-        )
-    return int(max(1 << max(leaves - 1, 0).bit_length(), ranks) // ranks)

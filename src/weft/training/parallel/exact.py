@@ -11,7 +11,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ...data.batches.loader import subtree_size
+from ...data.batches.loader import Groups, RankBatch, split_micro_batches
+from ...nn.layers.mixture_of_experts import MixtureOfExpertsLayer
+from ..loop import Trainer
 
 
 class TreeSum:
@@ -91,3 +93,53 @@ def unflatten(buffers: list[Tensor], like: list[Tensor]) -> list[Tensor]:
         tensors.append(by_dtype[t.dtype][begin : begin + t.numel()].view(t.shape))
         at[t.dtype] += t.numel()
     return tensors
+
+
+def subtree_size(leaves: int, ranks: int) -> int:
+    """Return how many leaves of a binary tree each rank has, of which the last ones may be missing:
+    a power of two."""
+    if ranks & (ranks - 1):
+        raise ValueError(
+            f"exact = True needs 1, 2, 4, 8, … ranks, not {ranks}; start another number"
+        )
+    return int(max(1 << max(leaves - 1, 0).bit_length(), ranks) // ranks)
+
+
+def split_as_tree(
+    rows: Groups, micro_batch_size: int | None, rank: int, ranks: int
+) -> list[Groups]:
+    """The micro-batches of a rank's subtree; the step is cut without regard to ranks."""
+    leaves = split_micro_batches(rows, micro_batch_size)
+    size = subtree_size(len(leaves), ranks)
+    return leaves[rank * size : (rank + 1) * size]
+
+
+class ExactTrainer(Trainer):
+    """A trainer whose gradients are summed in the order of a tree, whatever the number of ranks."""
+
+    split_rows = staticmethod(split_as_tree)
+    averages_gradients = False
+
+    def sum_gradients(self, work: RankBatch, counts: dict[str, float]) -> list[float]:
+        parameters = list(self.optimiser.parameters.values())
+        tree = TreeSum()
+        for i, batch in enumerate(work.batches if work.weight else ()):
+            self.loss.expert_load = []
+            total = self.backward_batch(i, batch, counts, 1.0)
+            load = [load_E.to(total.dtype) for load_E in self.loss.expert_load]
+            gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+            tree.add([torch.cat([total, *load]), *gradients])
+            self.optimiser.zero_grad()
+        sums = tree.total()
+        if self.ranks.world > 1:
+            layers = (m for m in self.loss.modules() if isinstance(m, MixtureOfExpertsLayer))
+            length = len(self.loss.weights) + sum(layer.s.experts for layer in layers)
+            total = torch.empty(length, dtype=self.sum_dtype, device=self.ranks.device)
+            leaves = -(-len(work.step.rows) // (self.options.micro_batch_size or 1))
+            sums = sum_over_ranks(sums, [total, *parameters], leaves)
+        assert sums is not None
+        self.seed(0)  # a rank without micro-batches ends in the random state of the others
+        for parameter, gradient in zip(parameters, sums[1:], strict=True):
+            parameter.grad = gradient
+        numbers: list[float] = sums[0].tolist()
+        return numbers
