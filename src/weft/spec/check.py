@@ -136,15 +136,12 @@ def check_parts(spec: SpecWithHead) -> Iterator[Problem]:
     if (
         isinstance(spec.source, Patches)
         and isinstance(spec.source.positions, LearnedPositions)
-        and spec.source.positions.count
-        != (spec.source.image_size // spec.source.patch_size) ** 2 + len(spec.source.extra_tokens)
+        and spec.source.positions.count != spec.grid_cells + spec.extra_tokens
     ):
-        cells = (spec.source.image_size // spec.source.patch_size) ** 2 + len(
-            spec.source.extra_tokens
-        )
         yield (
             "source.positions.count",
-            f"{spec.source.positions.count} is not one a patch and token; give {cells}",
+            f"{spec.source.positions.count} is not one a patch and token; give "
+            f"{spec.grid_cells + spec.extra_tokens}",
         )
 
 
@@ -253,11 +250,10 @@ def check_attention(path: str, a: Attention, width: int, spec: SpecWithHead) -> 
 
 def has_positions_at(spec: SpecWithHead, stack: str) -> bool:
     """Whether the cells of an image have positions at the attention of a stack."""
-    source = spec.source
     return (
-        isinstance(source, ResNet)
-        and source.positions is not None
-        and source.positions_at in ("attention", f"{stack}-attention")
+        isinstance(spec.source, ResNet)
+        and spec.source.positions is not None
+        and spec.source.positions_at in ("attention", f"{stack}-attention")
     )
 
 
