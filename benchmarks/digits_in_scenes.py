@@ -59,7 +59,7 @@ def turned(mask: Image.Image, angle: float, slant: float, stretch: float) -> Ima
         Image.Resampling.BILINEAR,
     )
     spun = sheared.rotate(angle, Image.Resampling.BILINEAR, expand=True)
-    return spun.crop(spun.point(lambda value: 255 * (value > SOLID)).getbbox())
+    return spun.crop(spun.point(lambda value: 255 if value > SOLID else 0).getbbox())
 
 
 def background(rng: np.random.Generator, side: int) -> Image.Image:
@@ -129,7 +129,8 @@ def scene(
     for _ in range(int(rng.integers(0, most + 1))):
         label = int(rng.integers(10))
         size = round(np.exp(rng.uniform(*sizes)))
-        stroke = int(rng.integers(0, 1 + (size > 24) + (size > 44)))
+        widest_stroke = sum(size > limit for limit in (24, 44))
+        stroke = int(rng.integers(0, 1 + widest_stroke))
         mask = turned(
             glyph(str(label), size, stroke),
             rng.uniform(-25, 25),

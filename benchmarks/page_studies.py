@@ -5,6 +5,8 @@ size.
 from collections.abc import Iterator
 from typing import Any
 
+from weft.support.console import count_of
+
 Lines = Iterator[str]
 Result = dict[str, Any]
 
@@ -86,7 +88,7 @@ def recurrent(found: Result) -> Lines:
         yield (
             "Lowercased BLEU of Multi30k's test_2016_flickr, English to German, of small models "
             "trained from scratch for a few steps, "
-            f"{seeds} seed{'s' * (seeds > 1)}:"
+            f"{count_of(seeds, 'seed')}:"
         )
         yield ""
         yield from table(

@@ -244,9 +244,9 @@ def bare_kernels(case: Case) -> Callable[[], None]:
     head_width = WIDTH // HEADS
     linears = [(tokens, WIDTH, WIDTH)] * 4 + [(tokens, WIDTH, HIDDEN), (tokens, HIDDEN, WIDTH)]
     attention = [(LENGTH, head_width, LENGTH), (LENGTH, LENGTH, head_width)]
-    head = [(case.labels, WIDTH, VOCABULARY)] + [(case.labels, WIDTH, WIDTH)] * (
-        case.labels != tokens
-    )
+    head = [(case.labels, WIDTH, VOCABULARY)]
+    if case.labels != tokens:
+        head.append((case.labels, WIDTH, WIDTH))
     calls: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def product(many: int, rows: int, inner: int, columns: int) -> None:

@@ -147,7 +147,8 @@ def cut(name: str, folder: Path, limit: int) -> None:
     }
     if not parts["dev"]:
         many = max(1, round(0.1 * min(limit, len(rows)))) if name != "squad" else 4
-        parts["dev"], parts["train"] = parts["train"][:many], parts["train"][many:]
+        parts["dev"] = parts["train"][:many]
+        parts["train"] = parts["train"][many:]
     if name == "squad":
         parts["train"] = fewer(parts["train"], limit)
     elif name == "conll":

@@ -192,7 +192,7 @@ def field_sources(value: type) -> dict[str, tuple[str, str]]:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
                 comments = [by_line[line] for line in lines if line in by_line]
-                sources[node.target.id] = ast.unparse(node.annotation), " ".join(comments)
+                sources[node.target.id] = (ast.unparse(node.annotation), " ".join(comments))
     return sources
 
 

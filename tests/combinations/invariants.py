@@ -212,7 +212,9 @@ def pick(output: Any, row: int, count: int, side: str, s: S.Spec) -> Tensor:
 
     def real(t: Tensor) -> Tensor:
         tokens = (t.dim() == 3 and s.decoder is None) or (s.encoder is None and t.dim() == 3)
-        return (t[row, :count] if side == "right" else t[row, -count:]) if tokens else t[row]
+        if not tokens:
+            return t[row]
+        return t[row, :count] if side == "right" else t[row, -count:]
 
     parts = [t for t in output if t is not None] if isinstance(output, tuple) else [output]
     return torch.cat([real(t).flatten() for t in parts])[None]

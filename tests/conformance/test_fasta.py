@@ -38,7 +38,7 @@ def proteins(tmp_path: Path) -> Path:
         + "".join(
             "".join(draw.choices("ACDEFGHIKLMNPQRSTVWY", k=30)) + "\n" for _ in range(i % 4 + 1)
         )
-        + "\n" * (i % 5 == 0)
+        + ("\n" if i % 5 == 0 else "")
         for i in range(120)
     ]
     (tmp_path / "proteins.fasta").write_text("".join(records))

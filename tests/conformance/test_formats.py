@@ -22,7 +22,7 @@ from weft.support.registry import NAMED, names, register
 from weft.testing import check_format
 
 ROWS = [{"text": f"row {i} ü", "label": i % 3} for i in range(40)]
-LINES = "".join(f"line {i} ü\n" + "\n" * (i % 3 == 2) for i in range(40))
+LINES = "".join(f"line {i} ü\n" + ("\n" if i % 3 == 2 else "") for i in range(40))
 
 
 def picture() -> bytes:

@@ -48,8 +48,10 @@ def test_a_continuation_is_scored_behind_its_context_as_one_text(harness: LMEval
     for (context, continuation), (score, greedy) in zip(pairs, found, strict=True):
         before = encode(context.rstrip()).tolist()
         whole = encode(context + continuation).tolist()
-        tokens, asked = (whole, len(before)) if context else ([2, *whole], 1)
-        tokens, asked = tokens[-LENGTH - 1 :], asked - max(0, len(tokens) - LENGTH - 1)
+        tokens = whole if context else [2, *whole]
+        asked = len(before) if context else 1
+        asked -= max(0, len(tokens) - LENGTH - 1)
+        tokens = tokens[-LENGTH - 1 :]
         table = logprobs(harness.model, tokens[:-1])[asked - 1 :]
         right = torch.tensor(tokens[asked:])
         assert score == pytest.approx(float(table.gather(1, right[:, None]).sum()), abs=1e-4)

@@ -428,13 +428,12 @@ def template(folder: Path, draw: np.random.Generator) -> None:
 
     at = int(draw.integers(len(CHAT)))
     part = PARTS[int(draw.integers(len(PARTS)))]
-    text = (
-        CHAT + part
-        if draw.random() < 0.3
-        else CHAT[:at] + CHAT[at + int(draw.integers(5)) :]
-        if draw.random() < 0.6
-        else flipped(CHAT.encode(), draw).decode("utf-8", "replace")
-    )
+    if draw.random() < 0.3:
+        text = CHAT + part
+    elif draw.random() < 0.6:
+        text = CHAT[:at] + CHAT[at + int(draw.integers(5)) :]
+    else:
+        text = flipped(CHAT.encode(), draw).decode("utf-8", "replace")
     plain = {"chat_template": text, "bos_token": "<s>", "eos_token": {"content": "</s>"}}
     (folder / "tokenizer_config.json").write_bytes(text_of(plain, draw))
     source, marks = read_chat_template(folder)
@@ -652,13 +651,10 @@ def command_line(folder: Path, draw: np.random.Generator) -> list[str]:
         if action.required or action.dest in ("data", "to") or draw.random() < 1.5 / len(options)
     ]
     for action in wanted:
-        many = (
-            0
-            if action.nargs == 0
-            else int(draw.integers(1, 4))
-            if action.nargs in ("*", "+")
-            else action.nargs or 1
-        )
+        if action.nargs in ("*", "+"):
+            many = int(draw.integers(1, 4))
+        else:
+            many = 1 if action.nargs is None else action.nargs
         line += [one(action.option_strings), *(some_word(action) for _ in range(many))]
     if draw.random() < 0.1:
         line.insert(

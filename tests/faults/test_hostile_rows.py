@@ -326,12 +326,9 @@ def test_squad_is_read_in_bounded_memory(tmp_path: Path, long: bool) -> None:
                 }
                 for j in range(5)
             ]
-            out.write(
-                "," * (i > 0)
-                + json.dumps(
-                    {"title": str(i), "paragraphs": [{"context": context, "qas": asked}] * 4}
-                )
-            )
+            article = {"title": str(i), "paragraphs": [{"context": context, "qas": asked}] * 4}
+            out.write("," if i else "")
+            out.write(json.dumps(article))
         out.write("]}")
     said = subprocess.run(
         [sys.executable, "-c", SQUAD, str(tmp_path / "a.json")],

@@ -315,18 +315,13 @@ def test_a_full_disk_at_the_recipe_or_the_log_names_the_path(
     def full(*given: Any, **more: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def fsync(file: Any) -> None:
+        number = file.fileno() if hasattr(file, "fileno") else file
+        if Path(f"/proc/self/fd/{number}").resolve().name == name:
+            full()
+
     if name == "log.jsonl":
-        monkeypatch.setattr(
-            "os.fsync",
-            lambda file: (
-                full()
-                if Path(f"/proc/self/fd/{file.fileno() if hasattr(file, 'fileno') else file}")
-                .resolve()
-                .name
-                == name
-                else None
-            ),
-        )
+        monkeypatch.setattr("os.fsync", fsync)
     else:
         monkeypatch.setattr("weft.support.storage.rename", full)
     with pytest.raises(

@@ -164,7 +164,7 @@ def test_rollout_equals_the_sum_over_paths() -> None:
 
     def step(layer: int, i: int, j: int) -> float:
         mean = sum(float(maps[layer][0, h, i, j]) for h in range(2)) / 2
-        return 0.5 * mean + 0.5 * (i == j)
+        return 0.5 * mean + (0.5 if i == j else 0)
 
     for i in range(4):
         for j in range(4):

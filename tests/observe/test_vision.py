@@ -24,7 +24,7 @@ from weft.testing.model_part import random_model
 
 def picture(width: int = 64, height: int = 48) -> Image.Image:
     y, x = np.mgrid[0:height, 0:width]
-    disc = ((x - width / 2) ** 2 + (y - height / 3) ** 2 < 150) * 255
+    disc = np.where((x - width / 2) ** 2 + (y - height / 3) ** 2 < 150, 255, 0)
     return Image.fromarray(np.stack([x * 3 % 256, y * 4 % 256, disc], -1).astype(np.uint8))
 
 

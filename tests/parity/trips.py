@@ -68,8 +68,10 @@ def kind(c: Case) -> str:
 
 
 def opener(c: Case, automatic: bool) -> Any:
+    if not automatic:
+        return getattr(hf, kind(c))
     found = next((auto for ending, auto in AUTO.items() if kind(c).endswith(ending)), None)
-    return getattr(hf, (f"AutoModelFor{found}" if found else "AutoModel") if automatic else kind(c))
+    return getattr(hf, f"AutoModelFor{found}" if found else "AutoModel")
 
 
 def opening_problems(c: Case, where: Path, automatic: bool = False) -> list[str]:

@@ -47,11 +47,8 @@ def test_a_compiled_forward_and_backward_is_the_eager_one(name: str) -> None:
     torch.compiler.reset()  # sizes that another model had would be taken for ones that change
     model = weft.build(weft.families.family(name)(**MODELS[name])).eval()
     ids = torch.randint(0, 64, (2, 12))
-    inputs = (
-        [torch.randn(2, 3, 24 if name == "swin" else 16, 24 if name == "swin" else 16)]
-        if name in ("vit", "swin")
-        else [ids]
-    )
+    sides = {"vit": 16, "swin": 24}
+    inputs = [torch.randn(2, 3, sides[name], sides[name])] if name in sides else [ids]
     inputs += [ids[:, :7]] if name == "t5" else []
     results = []
     for run in (model, torch.compile(model, fullgraph=True)):

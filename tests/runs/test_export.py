@@ -195,7 +195,8 @@ def test_special_ids_stand_in_config_and_generation_config(name: str, home: Path
     }
     # BART's decoder begins with the end, T5's with a pad, a translator's with a begin
     if spec.encoder is not None:
-        first = "eos" if name.startswith("bart") else "pad" if name.startswith("t5") else "bos"
+        firsts = {"bart": "eos", "t5": "pad", "translate_multi30k": "bos"}
+        first = next(mark for start, mark in firsts.items() if name.startswith(start))
         wanted["decoder_start_token_id"] = tokenizer.special[first]
     assert wanted.items() <= config.items()
     assert wanted.items() <= generation.items()

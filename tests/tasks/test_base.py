@@ -112,13 +112,9 @@ def widen(
     wide = {}
     for name, value in plain.items():
         ragged = name in corruption.fields or name.endswith("_attention_mask")
-        fill = (
-            corruption.fields[name][1]
-            if name in corruption.fields
-            else IGNORE_INDEX
-            if name.startswith("labels")
-            else 0
-        )
+        fill = IGNORE_INDEX if name.startswith("labels") else 0
+        if name in corruption.fields:
+            fill = corruption.fields[name][1]
         wide[name] = padded(value, (down, right) if ragged else (down,), fill)
     at = {
         f"{name}_at": np.flatnonzero(value.ravel() != IGNORE_INDEX)

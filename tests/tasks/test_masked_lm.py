@@ -217,7 +217,8 @@ def test_spans_of_whole_words_become_one_thing_each() -> None:
         for piece in np.split(np.arange(len(text)), np.flatnonzero(np.diff(chosen)) + 1):
             if chosen[piece[0]] and len(piece) < 6:  # longer ones may be two spans side by side
                 masks = (row["tokens"][piece] == MASK).sum()
-                kinds[0 if masks == len(piece) else 1 if masks == 0 else 2] += 1
+                kind = {len(piece): 0, 0: 1}.get(masks, 2)
+                kinds[kind] += 1
     assert abs(np.mean(share)) < 5 * np.std(share) / 1000**0.5
     assert kinds[2] < 0.12 * kinds.sum()  # side by side; by token, most spans would be mixed
     assert kinds[0] > 3 * kinds[1]
@@ -398,7 +399,8 @@ def test_where_a_sentence_stands_alone_another_sample_gives_the_pair_and_the_row
             a, b = split(row)
             labels.append(row["labels_next"][0])
             assert a[0] in (80, 120)
-            assert b[0] - a[0] == (12 if not labels[-1] else 52 if a[0] == 80 else -28)
+            other = 52 if a[0] == 80 else -28
+            assert b[0] - a[0] == (other if labels[-1] else 12)
             again = corruption(samples, i, sample_generator(0, 0, i))
             assert all((row[name] == again[name]).all() for name in row)
         assert set(labels) == {0, 1}

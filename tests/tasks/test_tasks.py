@@ -115,7 +115,7 @@ WRONG_VALUE: list[tuple[str, R.Task, S.Spec, DataInfo]] = [
 @pytest.mark.parametrize(
     ("words", "task", "spec", "info"),
     [*WRONG_MODEL, *WRONG_DATA, *WRONG_VALUE],
-    ids=lambda v: type(v).__name__ if isinstance(v, R.Task) else v if isinstance(v, str) else "",
+    ids=lambda v: v if isinstance(v, str) else type(v).__name__,
 )
 def test_what_does_not_fit_is_refused_in_one_line(
     words: str, task: R.Task, spec: S.Spec, info: DataInfo

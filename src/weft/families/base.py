@@ -386,8 +386,9 @@ def bounded(arguments: Mapping[str, Any]) -> None:
     could fill the memory.
     """
     for name, value in arguments.items():
-        for depth in (value if isinstance(value, tuple) else [value]) if "depth" in name else ():
-            if isinstance(depth, int) and depth > DEPTH:
+        depths = value if isinstance(value, tuple) else (value,)
+        for depth in depths:
+            if "depth" in name and isinstance(depth, int) and depth > DEPTH:
                 raise ValueError(
                     f"config.json: {name} = {depth:,}; a stack has at most {DEPTH:,} blocks"
                 )

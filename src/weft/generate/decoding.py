@@ -69,7 +69,8 @@ def decode_steps(
         tokens, logprobs = torch.stack((token_B.double(), chosen_B.double())).cpu().numpy()
         if np.isnan(logprobs).any():
             raise ValueError(NAN_LOGITS)
-        tokens, now = tokens.astype(np.int64), (tokens[:, None] == end).any(1)
+        tokens = tokens.astype(np.int64)
+        now = (tokens[:, None] == end).any(1)
         if until is not None:
             now = np.array(
                 [

@@ -127,7 +127,9 @@ def best_threshold(
     at = min(s.no_answer_margin for s in predictions.values()) - 1.0
     order = sorted(references, key=lambda i: predictions[i].no_answer_margin)
     for place, i in enumerate(order):
-        total += best_over_answers(score, predictions[i].text, references[i]) - (not references[i])
+        score_without_answer = 0 if references[i] else 1
+        score_with_answer = best_over_answers(score, predictions[i].text, references[i])
+        total += score_with_answer - score_without_answer
         # equal ones change together
         last = (
             place + 1 == len(order)

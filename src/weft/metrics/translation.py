@@ -30,7 +30,8 @@ def bleu(
     """BLEU of plain text; `tokenize` is the tokenizer of sacrebleu. "none" is for text that is
     already tokenised, and the name then says so.
     """
-    words = ["lower-cased"] * lowercase + ["of tokenised text"] * (tokenize == "none")
+    words = ["lower-cased"] if lowercase else []
+    words += ["of tokenised text"] if tokenize == "none" else []
     yield from score_with_signature(
         f"BLEU ({', '.join(words)})" if words else "BLEU",
         load_sacrebleu().BLEU(lowercase=lowercase, tokenize=tokenize),

@@ -129,7 +129,9 @@ def pool_tokens(sequence: HiddenStates, pooling: str) -> Tensor:
             x_BLD if mask_BL is None else x_BLD.masked_fill(~mask_BL[..., None], float("-inf"))
         ).amax(1)
     if mask_BL is None:
-        return x_BLD.mean(1) if pooling == "mean" else x_BLD[:, 0 if pooling == "cls" else -1]
+        if pooling == "mean":
+            return x_BLD.mean(1)
+        return x_BLD[:, 0] if pooling == "cls" else x_BLD[:, -1]
     if pooling == "mean":
         return (x_BLD * mask_BL[..., None]).sum(1) / mask_BL.sum(1, keepdim=True).clamp(min=1).to(
             x_BLD.dtype
@@ -169,7 +171,7 @@ class DetectionHeadLayer(nn.Module):
     def __init__(self, head: S.DetectionHead, spec: S.Spec) -> None:
         super().__init__()
         width = spec.head_input_width
-        self.classes = head_linear(width, head.num_labels + (head.scores == "softmax"))
+        self.classes = head_linear(width, head.num_scores)
         self.box = nn.ModuleList(
             head_linear(width, width if i < head.box_layers - 1 else 4)
             for i in range(head.box_layers)

@@ -58,7 +58,8 @@ def region_bytes(workload: Workload, layout: Layout) -> float:
     for spec in (workload.spec, *workload.extra):
         tokens = input_tokens(spec, workload)
         for placed in iterate_blocks(spec):
-            branches = 2 + (getattr(placed.block, "cross_attention", None) is not None)
+            has_cross_attention = getattr(placed.block, "cross_attention", None) is not None
+            branches = 3 if has_cross_attention else 2
             times = 4 * branches + (2 * branches - 1 if layout.checkpointing else 0)
             total += times * tokens.read_by(spec, placed) * placed.width * size
     return total

@@ -240,14 +240,9 @@ def adjust_final_norm(
     if last == last_feedforward(before) or text not in PLACEMENTS:
         return stack
     norm = None if last["after"] else stack.get("norm") or last["before"]
-    did = (
-        "stays"
-        if norm and stack.get("norm")
-        else "is added"
-        if norm
-        else "is removed"
-        if stack.get("norm")
-        else "is not needed"
-    )
-    report(f"{here}: norms {PLACEMENT_TEXT[text]}; the final norm {here}.norm {did}")
+    if norm:
+        change = "stays" if stack.get("norm") else "is added"
+    else:
+        change = "is removed" if stack.get("norm") else "is not needed"
+    report(f"{here}: norms {PLACEMENT_TEXT[text]}; the final norm {here}.norm {change}")
     return stack | {"norm": norm}

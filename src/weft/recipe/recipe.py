@@ -187,21 +187,26 @@ class Recipe:
 
     def check_exact(self) -> None:
         """Raise ValueError for what makes the bits of a step depend on the number of ranks."""
-        reason = (
-            "micro_batch_size = None: the rows of a forward pass depend on the ranks; give a "
-            "number, such as --set micro_batch_size=4"
-            if self.micro_batch_size is None
-            else "parallel splits weights or layers, whose sums depend on the ranks; use Parallel()"
-            if self.parallel.splits_weights
-            else "compile = True: a compiler may order sums by the shape; use compile = False"
-            if self.compile
-            else "BestCheckpoint chooses by validation, whose sums depend on the ranks; use EMA or "
-            "AverageLast"
-            if isinstance(self.average, BestCheckpoint)
-            else None
-        )
-        if reason is not None:
-            raise ValueError(f"exact = True: {reason}")
+        if self.micro_batch_size is None:
+            raise ValueError(
+                "exact = True: micro_batch_size = None: the rows of a forward pass depend on the "
+                "ranks; give a number, such as --set micro_batch_size=4"
+            )
+        if self.parallel.splits_weights:
+            raise ValueError(
+                "exact = True: parallel splits weights or layers, whose sums depend on the ranks; "
+                "use Parallel()"
+            )
+        if self.compile:
+            raise ValueError(
+                "exact = True: compile = True: a compiler may order sums by the shape; use "
+                "compile = False"
+            )
+        if isinstance(self.average, BestCheckpoint):
+            raise ValueError(
+                "exact = True: BestCheckpoint chooses by validation, whose sums depend on the "
+                "ranks; use EMA or AverageLast"
+            )
 
 
 def warmup_warning(schedule: Schedule, steps: int) -> str | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar, Literal, NamedTuple
 
+from ..support.console import count_of
 from ..support.registry import choice, implements
 from ..support.value_tree import format_inline
 from ..support.values import FiniteFloat, NonNegativeInt, PositiveFloat, PositiveInt, Probability
@@ -302,9 +303,9 @@ class Attention(Inner):
     def describe(self, width: int) -> str:
         """Heads, groups, pattern and positions in few words."""
         k, v, g = head_dims(self, width)
-        parts = [f"{self.heads} head{'s' * (self.heads > 1)} of {k}"]
-        parts += [f"values of {v}"] * (v != k)
-        parts += [f"{g} key/value head{'s' * (g > 1)}"] * (g != self.heads)
+        parts = [f"{count_of(self.heads, 'head')} of {k}"]
+        parts += [f"values of {v}"] if v != k else []
+        parts += [count_of(g, "key/value head")] if g != self.heads else []
         parts += [self.pattern.describe()]
         parts += [self.rope.describe()] if self.rope else []
         if self.query_key_positions != "added":

@@ -74,19 +74,11 @@ def describe_input(
         ]
     else:
         phrases = ["the source's tokens" if isinstance(x, SharedTokens) else class_name(x).lower()]
-    phrases += (
-        [
-            x.positions.describe()
-            + " at every attention" * (getattr(x, "positions_at", "") == "attention")
-        ]
-        if x.positions
-        else []
-    )
-    phrases += (
-        [f"scaled by {x.embedding_scale:.4g}"]
-        if isinstance(x, Tokens | SharedTokens) and x.embedding_scale != 1
-        else []
-    )
+    if x.positions:
+        everywhere = getattr(x, "positions_at", "") == "attention"
+        phrases.append(x.positions.describe() + (" at every attention" if everywhere else ""))
+    if isinstance(x, Tokens | SharedTokens) and x.embedding_scale != 1:
+        phrases.append(f"scaled by {x.embedding_scale:.4g}")
     return ", ".join(phrases)
 
 
@@ -95,10 +87,9 @@ def describe_input(
 
 def describe_layer_mix(f: LayerMix) -> str:
     """Which layers a head reads."""
-    return (
-        f"layer{'s' * (len(f.layers) > 1)} {', '.join(map(str, f.layers))}"
-        + f": {f.combine}" * (len(f.layers) > 1)
-    )
+    if len(f.layers) == 1:
+        return f"layer {f.layers[0]}"
+    return f"layers {', '.join(map(str, f.layers))}: {f.combine}"
 
 
 def wrap_in_norm(norm: Norm | None, text: str) -> str:

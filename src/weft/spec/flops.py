@@ -24,9 +24,8 @@ def flops(
     tokens = input_tokens(spec, length, target, visible)
     work = input_flops(spec, length)[2]
     read = tokens.visible if spec.target is None else tokens.target
-    work += linear_flops(source_shapes(spec), tokens.whole, "source.project") * isinstance(
-        spec.source, Tokens
-    )
+    if isinstance(spec.source, Tokens):
+        work += linear_flops(source_shapes(spec), tokens.whole, "source.project")
     if isinstance(spec.target, Tokens):
         work += linear_flops(token_shapes(spec.target, spec.width), read, "project")
     for placed in iterate_blocks(spec):

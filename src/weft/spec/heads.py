@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+from ..support.console import count_of
 from ..support.registry import choice, implements
 from ..support.value_tree import format_inline
 from ..support.values import FiniteFloat, PositiveFloat, PositiveInt, Probability
@@ -145,7 +146,7 @@ class ClassifierHead(Head):
             "mean": "the mean",
             "sequence": "a weighted mean",
         }.get(self.pooling, f"the {self.pooling} token")
-        return f"{self.num_labels:,} class{'es' * (self.num_labels > 1)} from {where}"
+        return f"{count_of(self.num_labels, 'class')} from {where}"
 
     def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         if self.pooling == "tokens" and not spec.extra_tokens:
@@ -175,7 +176,7 @@ class TokenClassifierHead(Head):
         yield from linear_shapes("out", width, self.num_labels)
 
     def describe(self) -> str:
-        return f"{self.num_labels:,} score{'s' * (self.num_labels > 1)} a token"
+        return f"{count_of(self.num_labels, 'score')} a token"
 
     def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         return check_labels(self.labels, self.num_labels)
@@ -208,9 +209,14 @@ class DetectionHead(Head):
     box_layers: PositiveInt = 3
     labels: tuple[str, ...] | None = None
 
+    @property
+    def num_scores(self) -> int:
+        """The scores of a query: softmax has one more, for no object."""
+        return self.num_labels + 1 if self.scores == "softmax" else self.num_labels
+
     def shapes(self, spec: SpecWithoutHead) -> Shapes:
         width = spec.head_input_width
-        yield from linear_shapes("classes", width, self.num_labels + (self.scores == "softmax"))
+        yield from linear_shapes("classes", width, self.num_scores)
         for i in range(self.box_layers):
             yield from linear_shapes(f"box.{i}", width, width if i < self.box_layers - 1 else 4)
 

@@ -2,6 +2,7 @@
 
 from typing import Literal, NamedTuple
 
+from ..support.console import count_of
 from ..support.registry import choice, implements, resolve
 from ..support.value_tree import format_inline
 from ..support.values import PositiveInt
@@ -96,9 +97,7 @@ class ConvStem(PatchStem):
 
     def describe(self) -> str:
         layers = len(self.widths) + 1
-        return (
-            f"{layers} convolution{'s' * (layers > 1)} of {self.kernel_size} × {self.kernel_size}"
-        )
+        return f"{count_of(layers, 'convolution')} of {self.kernel_size} × {self.kernel_size}"
 
 
 @choice

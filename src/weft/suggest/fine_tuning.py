@@ -141,4 +141,6 @@ def lr_factor(trained: R.HeadOnly | R.LoRA | None) -> float:
     """A few new weights tolerate a higher learning rate than many trained ones: LoRA's table D.9
     has 4e-4 and 5e-4; a linear head on features more.
     """
-    return 100.0 if isinstance(trained, R.HeadOnly) else 10.0 if trained else 1.0
+    if isinstance(trained, R.HeadOnly):
+        return 100.0
+    return 10.0 if trained else 1.0

@@ -200,4 +200,5 @@ def recipe_code(
         if name in comments:
             lines += [f"{INDENT}# {line}\n" for line in comments[name].splitlines()]
         lines.append(f"{INDENT}{argument_code(name, part, INDENT)},\n")
-    return f"{head}{body}{chr(10) * bool(body)}recipe = Recipe(\n{''.join(lines)})\n"
+    body += "\n" if body else ""
+    return f"{head}{body}recipe = Recipe(\n{''.join(lines)})\n"

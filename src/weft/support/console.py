@@ -73,8 +73,9 @@ def format_number(number: float, unit: str = "") -> str:
 
 
 def count_of(number: int, noun: str) -> str:
-    """Format a count: 1 row, 2 rows, 1,000 rows."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """Format a count: 1 row, 2 rows, 1,000 rows, 3 classes."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def format_duration(seconds: float) -> str:

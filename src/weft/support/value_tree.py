@@ -35,9 +35,11 @@ def non_default_fields(thing: Any) -> dict[str, Any]:
 def format_inline(thing: Any) -> str:
     """Format a value on one line."""
     if is_dataclass(thing):
-        return f"{type(thing).__name__}({', '.join(f'{name}={format_inline(part)}' for name, part in non_default_fields(thing).items())})"
+        arguments = (f"{k}={format_inline(v)}" for k, v in non_default_fields(thing).items())
+        return f"{type(thing).__name__}({', '.join(arguments)})"
     if isinstance(thing, tuple):
-        return f"({', '.join(map(format_inline, thing))}{',' * (len(thing) == 1)})"
+        items = ", ".join(map(format_inline, thing))
+        return f"({items},)" if len(thing) == 1 else f"({items})"
     return f"{thing:.6g}" if isinstance(thing, float) else repr(thing)
 
 

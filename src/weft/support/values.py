@@ -80,15 +80,9 @@ def iterate_leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def flatten_plain(plain: Any, path: str = "") -> dict[str, Any]:
     """Return what `to_plain` wrote, by dotted paths: every field, and the kind of every value."""
-    parts = (
-        plain.items()
-        if isinstance(plain, dict)
-        else enumerate(plain)
-        if isinstance(plain, list)
-        else None
-    )
-    if parts is None:
+    if not isinstance(plain, dict | list):
         return {path: plain}
+    parts = plain.items() if isinstance(plain, dict) else enumerate(plain)
     return {
         name: leaf
         for key, part in parts

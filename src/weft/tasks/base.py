@@ -25,6 +25,7 @@ from ..nn.layers.roles import with_base_rate
 from ..nn.layers.sequence import HiddenStates, sequence_keys
 from ..nn.model import Model, build
 from ..spec.spec import max_row_length
+from ..support.console import count_of
 
 ROUTER_TERMS = ("balance", "router_z")  # loss terms of every task whose model has experts
 ArrayRow = dict[str, np.ndarray]
@@ -136,7 +137,9 @@ class Preprocess:
                 if stack in self.expert_stacks
             }
         read = {name: field for name, field in self.fields.items() if field[0] in streams}
-        passes = 2 if "swapped" in read else 1 if read else len(self.expert_stacks)
+        passes = len(self.expert_stacks)
+        if read:
+            passes = 2 if "swapped" in read else 1
         return self.term_counts(batch) | dict.fromkeys(
             ROUTER_TERMS, passes * count_tokens(batch, read)
         )
@@ -308,13 +311,9 @@ def expert_stacks(spec: S.Spec) -> dict[str, S.MixtureOfExperts]:
         ("decoder", spec.decoder),
         ("head", getattr(spec.head, "stack", None)),
     ):
-        blocks = (
-            sum(stack.stages, ())
-            if isinstance(stack, S.Pyramid)
-            else stack.blocks
-            if stack is not None
-            else ()
-        )
+        if stack is None:
+            continue
+        blocks = sum(stack.stages, ()) if isinstance(stack, S.Pyramid) else stack.blocks
         layers = [
             b.feedforward.inner
             for b in blocks
@@ -439,7 +438,7 @@ def check_head(task: Any, context: TaskContext, outputs: int | None = None) -> N
         why = (
             f"the data have {expected} labels"
             if outputs is None
-            else f"{name} reads {expected} output{'s' * (expected != 1)}"
+            else f"{name} reads {count_of(expected, 'output')}"
         )
         raise ValueError(
             f"{why}, the head {num_labels} outputs; use replace(head, num_labels={expected}), or "

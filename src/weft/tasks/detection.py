@@ -124,7 +124,9 @@ def loss_weights(task: R.Detection, spec: S.Spec) -> dict[str, float]:
     assert spec.decoder is not None
     each = {"class": task.class_weight, "l1": task.l1_weight, "giou": task.giou_weight}
     deep = task.auxiliary_losses and len(spec.decoder.blocks) > 1
-    prefixes = ["", *[AUXILIARY] * deep, *[DENOISING] * (task.denoising is not None)]
+    prefixes = [""]
+    prefixes += [AUXILIARY] if deep else []
+    prefixes += [DENOISING] if task.denoising is not None else []
     return {prefix + term: w for prefix in prefixes for term, w in each.items() if w}
 
 

@@ -120,11 +120,9 @@ def gather_predictions(
     if ranks.size == 1:
         return rank_predictions
     encoded = np.frombuffer(json.dumps(rank_predictions).encode(), np.uint8)
-    sizes = [
-        int(n)
-        for n in ranks.sum([float(len(encoded) * (r == ranks.rank)) for r in range(ranks.size)])
-    ]
-    ends = np.cumsum(sizes)
+    own_size = [0.0] * ranks.size
+    own_size[ranks.rank] = float(len(encoded))
+    ends = np.cumsum([int(size) for size in ranks.sum(own_size)])
     stretch = np.zeros(ends[-1])
     stretch[ends[ranks.rank] - len(encoded) : ends[ranks.rank]] = encoded
     whole = np.array(ranks.sum(stretch.tolist())).astype(np.uint8)

@@ -160,7 +160,8 @@ class TextInput:
             if whole
             else (here.start[i], here.stop[i + 1])
         )
-        stop = stop - (here.tokens[stop - 1] == self.eos_id)  # the format adds its own
+        # Without its end token: the format adds its own
+        stop = np.where(here.tokens[stop - 1] == self.eos_id, stop - 1, stop)
         some = here.stop[i] < stop
         return SegmentPairs(here.tokens, start[some], here.stop[i][some], stop[some])
 

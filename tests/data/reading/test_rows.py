@@ -38,7 +38,8 @@ def rows(seed: int, letters: str) -> list[dict[str, str]]:
 
 
 def encoded(text: str, encoding: str) -> bytes:
-    return ("\ufeff" * (encoding == "utf-16-be") + text).encode(encoding)
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    return (mark + text).encode(encoding)
 
 
 def table(given: list[dict[str, str]], delimiter: str, quoting: Any) -> str:

@@ -139,8 +139,11 @@ def run_theirs(other: Any, spec: S.Spec, batch: dict[str, Tensor]) -> dict[str, 
             inputs["pixel_mask"] = batch["attention_mask"].long()
         # MAE shows the patches with the smallest noise, in that order
         if isinstance(spec.head, S.PixelDecoder):
-            cells = (spec.source.image_size // spec.source.patch_size) ** 2  # type: ignore[union-attr]
-            noise = torch.arange(cells).double() / cells + (torch.arange(cells) % 4 != 0)
+            assert isinstance(spec.source, S.Patches)
+            cells = (spec.source.image_size // spec.source.patch_size) ** 2
+            noise = torch.arange(cells).double() / cells
+            # Every fourth patch is shown
+            noise[torch.arange(cells) % 4 != 0] += 1
             inputs["noise"] = noise.expand(len(batch["pixels"]), -1)
             other.config.mask_ratio = 1 - len(range(0, cells, 4)) / cells
     else:

@@ -191,7 +191,7 @@ class RelativeBiasLayer(nn.Module):
         side = torch.zeros_like(offset)
         if self.s.bidirectional:
             count //= 2
-            side = (offset > 0) * count
+            side = torch.where(offset > 0, count, 0)
             offset = offset.abs()
         else:
             offset = (-offset).clamp(min=0)

@@ -139,13 +139,8 @@ def draw_panel(panel: Panel, top: float, last: int) -> list[str]:
                 for a, b in points
             ]
         at = f" at step {points[-1][0]:,}" if name == "best" else ""
-        label = (
-            name
-            if name == "training"
-            else ""
-            if name == "lr"
-            else f"{name} {points[-1][1]:.4f}{at}"
-        )
+        labels = {"training": "training", "lr": ""}
+        label = labels.get(name, f"{name} {points[-1][1]:.4f}{at}")
         parts.append(
             f'<text x="{WIDE - 24}" y="{legend + 17 * i}" text-anchor="end" '
             f'fill="{colour}">{label}</text>'

@@ -259,9 +259,10 @@ def tell(path: Path, damaged: list[tuple[list[int], str]], missing: str, report:
     parts = []
     for numbers, did in damaged:
         if numbers:
-            shown = ", ".join(map(str, numbers[:8])) + ", …" * (len(numbers) > 8)
-            plural = "s" * (len(numbers) > 1)
-            parts.append(f"line{plural} {shown}: damaged, or not of this run; {did}")
+            shown = ", ".join(map(str, numbers[:8]))
+            shown += ", …" if len(numbers) > 8 else ""
+            noun = "lines" if len(numbers) > 1 else "line"
+            parts.append(f"{noun} {shown}: damaged, or not of this run; {did}")
     parts += [missing] if missing else []
     if parts:
         report(f"{path}, {'; '.join(parts)}")
