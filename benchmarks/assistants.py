@@ -2,7 +2,8 @@
 answer in one word.
 
     python -m benchmarks.smollm2 DATA/smollm2
-    python -m benchmarks.assistants DATA/smollm2 [--steps 40] [--questions 60] [--output runs] [--receipt FILE]
+    python -m benchmarks.assistants DATA/smollm2 [--steps 40] [--questions 60] [--output runs]
+        [--receipt FILE]
 
 Questions, answers and pairs are those of benchmarks.assistant_data; the ones that are asked were
 held out. Before, after instruction tuning, and after preference tuning of the original (DPO, with

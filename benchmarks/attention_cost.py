@@ -1,7 +1,8 @@
 """What one layer costs as the input grows: full attention, a window, Linformer, a convolution and a
 recurrent layer of one width.
 
-    python -m benchmarks.attention_cost [--lengths 512 ... 32768] [--width 256] [--budget 300] [--receipt FILE]
+    python -m benchmarks.attention_cost [--lengths 512 ... 32768] [--width 256] [--budget 300]
+        [--receipt FILE]
 
 Forward and backward of one layer on one sequence, fp32, one thread. Each layer and length runs in a
 process of its own. Memory is the peak of the first pass above what the process held before it. Time

@@ -2,7 +2,8 @@
 without the next tokens of the task's own rows in the loss (Radford et al. 2018, section 3.2: L3 =
 L2 + λ · L1, λ = .5; their table 5 takes it away).
 
-    python -m benchmarks.auxiliary_lm [--weights 0 0.5] [--seeds 3] [--pretraining-steps 200] [--output runs] [--receipt FILE]
+    python -m benchmarks.auxiliary_lm [--weights 0 0.5] [--seeds 3] [--pretraining-steps 200]
+        [--output runs] [--receipt FILE]
 
 Everything else is the same: pre-trained weights, the first 2,000 sentences of SST-2 and the first
 1,600 pairs of SICK, steps, rate and seeds. Accuracy is on SST-2's dev set and on the last fifth of

@@ -1,4 +1,6 @@
-"""How the commands of this folder end: with one line for a wrong input, as the verbs of `weft` do."""
+"""How the commands of this folder end: with one line for a wrong input, as the verbs of
+`weft` do.
+"""
 
 import sys
 from collections.abc import Callable

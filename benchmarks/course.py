@@ -1,7 +1,9 @@
 """Pictures of the course page that no other benchmark draws.
 
-    python -m benchmarks.course                                # sinusoids, masks, activations, schedules: seconds
-    python -m benchmarks.course --train [--receipt FILE]       # a small ViT and a small MAE, and what they learned
+    # sinusoids, masks, activations, schedules: seconds
+    python -m benchmarks.course
+    # a small ViT and a small MAE, and what they learned
+    python -m benchmarks.course --train [--receipt FILE]
 
 The first four are drawn from Weft's own layers. With `--train`, `recipes/vit.py:fashion_mnist` and
 `recipes/mae.py:cifar10` are trained for `--steps` steps each, fewer than they have, into `--runs`,
@@ -208,7 +210,9 @@ def draw_vit(folder: str, recipe: R.Recipe, caption: str) -> tuple[Figure, list[
 
 
 def read_images(recipe: R.Recipe, count: int) -> list[Image.Image]:
-    """Return the first validation images of a recipe whose file is idx, or npz of encoded images."""
+    """Return the first validation images of a recipe whose file is idx, or npz of encoded
+    images.
+    """
     assert isinstance(recipe.data.valid, R.Source)
     (path,) = find(recipe.data.valid.paths[0])
     if path.endswith(".npz"):

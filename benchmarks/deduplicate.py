@@ -135,7 +135,9 @@ def prepared(data: R.Data, folder: Path, **more: Any) -> tuple[float, str]:
 
 
 def open_seconds(folder: Path) -> float:
-    """Processor seconds to open a store of ten billion rows in as many shards as a source may have."""
+    """Processor seconds to open a store of ten billion rows in as many shards as a source may
+    have.
+    """
     from weft.data.shards.store import open_store
 
     (folder / "train").mkdir(parents=True)

@@ -1,7 +1,8 @@
 """Which deep encoders train? Masked bytes of WikiText-2, read by encoders of 6, 12 and 30 blocks:
 post-norm, pre-norm, DeepNorm, and DLCL.
 
-    WEFT_DATA=… python -m benchmarks.deep_encoders [--depths 6 12 30] [--steps 150] [--seeds 3] [--output runs] [--plot FILE.svg]
+    WEFT_DATA=… python -m benchmarks.deep_encoders [--depths 6 12 30] [--steps 150] [--seeds 3]
+        [--output runs] [--plot FILE.svg]
                                                    [--receipt FILE] [--quick]
 
 Everything else is the same: data, width, schedule, steps and seeds; no rate was chosen for one of

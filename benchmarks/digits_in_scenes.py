@@ -1,10 +1,12 @@
 """Digits in scenes: generated images with boxes in COCO's layout, which two cores can learn to
 detect.
 
-    python -m benchmarks.digits_in_scenes DATA/digits_in_scenes                 # 15,000 scenes to train on, 1,000 held out
+    # 15,000 scenes to train on, 1,000 held out
+    python -m benchmarks.digits_in_scenes DATA/digits_in_scenes
     python -m benchmarks.digits_in_scenes FOLDER --train 200 --valid 50 --seed 1
-    python -m benchmarks.digits_in_scenes DATA/digits_in_small_scenes --side 64 --most 3 --train 8000 --valid 500
-        # for recipes/tables/detr.py
+    # for recipes/tables/detr.py
+    python -m benchmarks.digits_in_scenes DATA/digits_in_small_scenes --side 64 --most 3 \
+        --train 8000 --valid 500
 
 A scene is 128 × 128 pixels: a textured background, clutter (lines, ellipses, letters), and up to
 eight digits of any size, angle, slant, weight and colour, which may cover each other in part;

@@ -171,7 +171,9 @@ def main() -> None:
                 )
                 for model in (ours, other):
                     model.zero_grad()
-                key = f"{name}/{'bf16' if bf16 else 'fp32'}/{'forward+backward' if backward else 'forward'}"
+                precision = "bf16" if bf16 else "fp32"
+                direction = "forward+backward" if backward else "forward"
+                key = f"{name}/{precision}/{direction}"
                 found[key] = {
                     "weft": round(a, 2),
                     "transformers": round(b, 2),

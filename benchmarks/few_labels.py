@@ -2,8 +2,8 @@
 fine-tuned on a few per cent of the labels, beside the same ViT from scratch; least squares and a
 linear head on its frozen features; and fine-tuning at twice the resolution.
 
-    python -m benchmarks.few_labels [--labels 0.05] [--seeds 3] [--steps 2000] [--set steps=…] [--output runs]
-                                     [--rows scratch fine-tuned …] [--draw FILE.png] [--receipt FILE] [--quick]
+    python -m benchmarks.few_labels [--labels 0.05] [--seeds 3] [--steps 2000] [--set steps=…]
+        [--output runs] [--rows scratch fine-tuned …] [--draw FILE.png] [--receipt FILE] [--quick]
 
 --set changes the pre-training recipe, recipes/mae.py:cifar10. The accuracy is on the whole test
 set. Steps, batches, transforms and candidates of the learning rate are the same with and without

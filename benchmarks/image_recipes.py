@@ -1,6 +1,7 @@
 """Recipes of images, trained with several seeds: accuracy, cost and curves in one receipt.
 
-    python -m benchmarks.image_recipes vit:fashion_mnist swin:tiny [--seeds 3 1] [--set steps=9380] [--output runs] [--plot FILE.svg] [--receipt FILE]
+    python -m benchmarks.image_recipes vit:fashion_mnist swin:tiny [--seeds 3 1] [--set steps=9380]
+        [--output runs] [--plot FILE.svg] [--receipt FILE]
 
 The accuracy is that of `weft evaluate` on the validation images, of the weights that the recipe
 selects. A finished run is not run again. The last line is JSON: recipe -> parameters, FLOP,

@@ -2,7 +2,8 @@
 2020, arXiv:2005.14165, figure 3.10).
 
     python -m benchmarks.smollm2 smollm2
-    python -m benchmarks.incontext --model smollm2 [--own RUN] [--shots 0 1 4 16] [--count 60] [--same 24] [--receipt FILE]
+    python -m benchmarks.incontext --model smollm2 [--own RUN] [--shots 0 1 4 16] [--count 60]
+        [--same 24] [--receipt FILE]
 
 For the model: the answers to the lines of a lecture, and the ten arithmetic tasks after so many
 examples; for `--own`, a run of recipes/gpt_arithmetic.py, the same questions. `--same` prompts are

@@ -1,7 +1,8 @@
 """Does it learn? Recipes trained from nothing on real data, beside what counting words alone would
 reach.
 
-    python -m benchmarks.learn recipes/gpt_char.py recipes/bert.py [--seeds 3] [--output runs] [--receipt FILE]
+    python -m benchmarks.learn recipes/gpt_char.py recipes/bert.py [--seeds 3] [--output runs]
+        [--receipt FILE]
 
 For each recipe: the validation loss over the whole of the validation data, its terms, the seconds
 of the training steps, and the unigram loss: the cross entropy of the same labels under their

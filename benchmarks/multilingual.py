@@ -1,15 +1,16 @@
 """One encoder for three languages: what the sampling exponent does, and what transfers from English
 to German (XLM-R, arXiv:1911.02116, section 3.1; multilingual BERT; XQuAD, arXiv:1910.11856).
 
-    python -m benchmarks.multilingual [--steps 200] [--tuning-steps 150] [--output runs] [--receipt FILE]
+    python -m benchmarks.multilingual [--steps 200] [--tuning-steps 150] [--output runs]
+        [--receipt FILE]
 
-Sampling:  a small BERT is pre-trained on English (wikitext-2), German (software texts) and a tenth
-of Multi30k's French for the same steps
-           at p ∝ n^α, α = 1, .7 and .3, and on English alone. Reported: the loss and the accuracy of masked tokens on held-out text of each
-           language.
-Transfer:  questions are tuned on SQuAD's English paragraphs, without those that XQuAD has too, from
-the encoder of three languages
-           (α = .3), from the English one, and from scratch; F1 and exact match on XQuAD in English and German.
+Sampling: a small BERT is pre-trained on English (wikitext-2), German (software texts) and a tenth
+of Multi30k's French for the same steps at p ∝ n^α, α = 1, .7 and .3, and on English alone.
+Reported: the loss and the accuracy of masked tokens on held-out text of each language.
+
+Transfer: questions are tuned on SQuAD's English paragraphs, without those that XQuAD has too, from
+the encoder of three languages (α = .3), from the English one, and from scratch; F1 and exact match
+on XQuAD in English and German.
 
 All models share one tokenizer, trained on the three languages, and one seed; a model this small
 answers few questions at all. A finished run is not run again. --quick takes three steps of each

@@ -24,9 +24,12 @@ TITLES = {
 }
 HEAD = """# Results
 
-All results use real data, unless a section says otherwise (generated scenes, speeds, exports, deduplication), and two processor cores without
-a GPU. Each figure comes from a receipt with command, commit, seed, time and hash. A receipt describes the call that wrote it. Interrupted
-benchmarks resume, so the receipt also lists the duration of each run. Machines are shared, so ratios compare adjacent measurements of one run.
+All results use real data, unless a section says otherwise (generated scenes, speeds, exports, \
+deduplication), and two processor cores without
+a GPU. Each figure comes from a receipt with command, commit, seed, time and hash. A receipt \
+describes the call that wrote it. Interrupted
+benchmarks resume, so the receipt also lists the duration of each run. Machines are shared, so \
+ratios compare adjacent measurements of one run.
 `python -m benchmarks.page` generates this page from the receipts in [results](results).
 """
 
@@ -475,7 +478,17 @@ def heads(found: Result) -> Lines:
     )
     yield ""
     yield from table(
-        ("relation", "links", "layer·head", "attends to", "accuracy", "held out", "offset", "accuracy", "held out"),
+        (
+            "relation",
+            "links",
+            "layer·head",
+            "attends to",
+            "accuracy",
+            "held out",
+            "offset",
+            "accuracy",
+            "held out",
+        ),
         *(
             (
                 row["relation"],
@@ -490,7 +503,7 @@ def heads(found: Result) -> Lines:
             )
             for row in found["relations"]
         ),
-    )  # fmt: skip
+    )
 
 
 def looked(found: Result) -> Lines:

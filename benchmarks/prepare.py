@@ -35,7 +35,8 @@ began = time.perf_counter()
 prepare(from_json(sys.argv[1]), sys.argv[2])
 seconds = time.perf_counter() - began
 own = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(json.dumps([seconds, own / 1e3, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3]))
+children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print(json.dumps([seconds, own / 1e3, children / 1e3]))
 """  # a process of its own: a child's peak begins at its parent's, and ours holds the text
 
 

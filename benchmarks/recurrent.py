@@ -1,7 +1,8 @@
 """What attention replaced: the recurrent encoder-decoder of examples/bahdanau.py beside the
 Transformer, English to German on Multi30k.
 
-    WEFT_DATA=… python -m benchmarks.recurrent [--steps 300] [--seeds 1] [--output runs] [--plot FILE.svg] [--receipt FILE] [--times] [--quick]
+    WEFT_DATA=… python -m benchmarks.recurrent [--steps 300] [--seeds 1] [--output runs]
+        [--plot FILE.svg] [--receipt FILE] [--times] [--quick]
 
 Both have the same data, table, batches, optimiser, rate and schedule, about as many parameters, and
 no dropout; neither was tuned. First they are trained with equal counted FLOPs; then the faster one

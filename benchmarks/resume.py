@@ -115,7 +115,9 @@ def first_batch(folder: str, kind: str, position: int) -> dict[str, float]:
 
 
 def prepare(folder: Path, size: Size) -> None:
-    """One shard, a name for it per shard, and the index that a real preparation would have written."""
+    """One shard, a name for it per shard, and the index that a real preparation would have
+    written.
+    """
     import numpy as np
     import pyarrow as pa
 

@@ -1,7 +1,8 @@
 """Loss against compute, data and parameters: a ladder of five GPTs on the bytes of WikiText-2
 (Kaplan et al. 2020, arXiv:2001.08361).
 
-    WEFT_DATA=… python -m benchmarks.scaling [--steps 256] [--output runs] [--plot FILE.svg] [--receipt FILE] [--quick]
+    WEFT_DATA=… python -m benchmarks.scaling [--steps 256] [--output runs] [--plot FILE.svg]
+        [--receipt FILE] [--quick]
 
 One run a size with a constant rate; at an eighth, a quarter, half and the whole of its steps a
 branch decays the rate to zero over the last quarter (WSD, arXiv:2404.06395), each resumed exactly

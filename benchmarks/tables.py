@@ -1,7 +1,8 @@
 """The papers' tables of variations at laptop size, one command each, beside the direction of effect
 that the paper reports.
 
-    python -m benchmarks.tables transformer [--seeds 3] [--rows base heads_1 …] [--output runs] [--receipt FILE]
+    python -m benchmarks.tables transformer [--seeds 3] [--rows base heads_1 …] [--output runs]
+        [--receipt FILE]
     python -m benchmarks.tables masking|steps|inputs|detr …
 
 transformer: perplexity per piece and BLEU of Multi30k's validation pairs, greedy, of the first 200

@@ -89,7 +89,9 @@ def gpt2(dropout: float) -> Case:
 
 
 def ragged(mean: float = 110.0, full: float = 0.97) -> list[Tensor]:
-    """Sequences of log-normal lengths, 20 to LENGTH, with nearly as many tokens as BATCH full rows."""
+    """Sequences of log-normal lengths, 20 to LENGTH, with nearly as many tokens as BATCH full
+    rows.
+    """
     random = torch.Generator().manual_seed(3)
     lengths: list[int] = []
     while True:

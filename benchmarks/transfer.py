@@ -2,7 +2,8 @@
 for the same FLOPs, then fine-tuned on three tenths of CoNLL-2003, beside the same models from
 scratch: the same steps, rates and seeds.
 
-    python -m benchmarks.transfer [--models bert t5] [--seeds 3] [--pretrainings 3] [--share 1] [--tuning-steps 400] [--output runs]
+    python -m benchmarks.transfer [--models bert t5] [--seeds 3] [--pretrainings 3] [--share 1]
+        [--tuning-steps 400] [--output runs]
                                   [--receipt FILE]
 
 FLOPs are those of the matrix products of whole steps, counted by torch. F1 of whole entities is on

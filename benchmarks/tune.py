@@ -1,7 +1,8 @@
 """Does fine-tuning reach what others reach, and how fast? One checkpoint, tuned by `weft tune` and
 by transformers' own Trainer.
 
-    WEFT_DATA=… python -m benchmarks.tune [--tasks cola rte] [--seeds 3] [--limit 8000] [--output tuned] [--receipt FILE]
+    WEFT_DATA=… python -m benchmarks.tune [--tasks cola rte] [--seeds 3] [--limit 8000]
+        [--output tuned] [--receipt FILE]
 
 Both sides get the same files, cut once by a fixed order: rows to train on, a tenth of them to
 choose the best epoch by, and a test set that neither has seen: GLUE's dev sets, MRPC's and

@@ -1,7 +1,8 @@
 """Whole optimiser steps of image models beside transformers' same model, weights, loss and
 optimiser: one process, alternating.
 
-    python -m benchmarks.vision_speed [--rounds 12] [--only swin] [--precision fp32 bf16] [--receipt FILE]
+    python -m benchmarks.vision_speed [--rounds 12] [--only swin] [--precision fp32 bf16]
+        [--receipt FILE]
 
 A step: forward, loss, backward, fused AdamW, zero_grad, as in benchmarks.train_speed; by default
 with bf16 autocast where the machine multiplies bf16 fast, else in fp32. First both losses and

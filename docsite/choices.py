@@ -67,8 +67,9 @@ PLACEMENTS = {
 HEADER = ("choice", "description", "paper", "used by", "measured effect")
 INTRODUCTION = """# Table of choices
 
-All parts of models and runs, generated from the registry. A choice is a named value: use it in a spec or a recipe, or set
-it on the command line with `--set`. "Measured effect" links to a comparison with a receipt, or shows "not measured yet".
+All parts of models and runs, generated from the registry. A choice is a named value: use it in
+a spec or a recipe, or set it on the command line with `--set`. "Measured effect" links to a
+comparison with a receipt, or shows "not measured yet".
 The [reference](reference/spec.md) lists the fields of each value.
 """
 

@@ -1,4 +1,6 @@
-"""One page per family, generated from its file: paper, sizes, equations, tree, published classes."""
+"""One page per family, generated from its file: paper, sizes, equations, tree, published
+classes.
+"""
 
 from collections.abc import Iterator
 from importlib import import_module

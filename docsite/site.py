@@ -31,7 +31,9 @@ INCLUDES: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def site_link(target: str) -> str:
-    """Return the target on the site of a link in docs/: recipes and examples have their own pages."""
+    """Return the target on the site of a link in docs/: recipes and examples have their own
+    pages.
+    """
     path, hash_sign, anchor = target.partition("#")
     name = path.removeprefix("../")
     if name in MOVED:

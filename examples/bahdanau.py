@@ -1,7 +1,8 @@
 r"""The recurrent encoder-decoder that attention replaced: translation with an alignment (Bahdanau
 et al. 2015, arXiv:1409.0473).
 
-    weft train recipes/translate_multi30k.py --code examples/bahdanau.py --set model.encoder=BidirectionalGRU --set model.decoder=BahdanauDecoder
+    weft train recipes/translate_multi30k.py --code examples/bahdanau.py \
+        --set model.encoder=BidirectionalGRU --set model.decoder=BahdanauDecoder
     weft evaluate runs/translate_multi30k --code examples/bahdanau.py
 
 Two stacks of one's own stand in the place of the Transformer's blocks: a bidirectional GRU, and a
@@ -26,7 +27,9 @@ from weft.nn.layers.sequence import HiddenStates
 
 @weft.register
 class BidirectionalGRU(weft.Stack):
-    """The encoder: annotations of each token from both sides (section 3.2), half of the width each."""
+    """The encoder: annotations of each token from both sides (section 3.2), half of the width
+    each.
+    """
 
     blocks: tuple[weft.Block | weft.ParallelBlock, ...] = ()
 
@@ -75,7 +78,9 @@ def fill_orthogonal(weight: Tensor, generator: torch.Generator) -> None:
 
 
 def with_gru_roles(gru: Any) -> Any:
-    """Say what torch's GRU and GRUCell have: maps of inputs, orthogonal maps of the state, biases."""
+    """Say what torch's GRU and GRUCell have: maps of inputs, orthogonal maps of the state,
+    biases.
+    """
     names = [name for name, _ in gru.named_parameters()]
     with_role(gru, Role.MATRIX)
     with_role(gru, Role.MATRIX, *(n for n in names if "weight_hh" in n), formula=fill_orthogonal)

@@ -56,7 +56,11 @@ class ResidualBlock(nn.Module):
         return x + residual
 
 
-BLOCKS = {"neither": nn.Identity, "residual block": ResidualBlock, "self-attention": weft.SelfAttention2d}  # fmt: skip
+BLOCKS = {
+    "neither": nn.Identity,
+    "residual block": ResidualBlock,
+    "self-attention": weft.SelfAttention2d,
+}
 
 
 def convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:

@@ -4,13 +4,14 @@ sections 4.2 and 4.3).
     weft train recipes/answer_squad.py
 
 Paper:  `paper` fine-tunes BERT base on SQuAD 1.1: three epochs with batches of 32 questions,
-starting from the published weights. Cost:   `tiny` 600 steps of 16 windows, about three minutes on
-two cores, without pre-training; `paper` at most 6e16 FLOP. Expect: `tiny` starts near ln 256 = 5.5
-and falls slowly: it learns the positions of answers before their content.
-        For better results, start from a pre-trained model (init_from = "runs/bert/model").
+        starting from the published weights.
+Cost:   `tiny` 600 steps of 16 windows, about three minutes on two cores, without pre-training;
+        `paper` at most 6e16 FLOP.
+Expect: `tiny` starts near ln 256 = 5.5 and falls slowly: it learns the positions of answers before
+        their content. For better results, start from a pre-trained model (init_from =
+        "runs/bert/model").
 Data:   squad/squad-v1.1-dev.json.gz, articles 1 to 36 for training, 37 to 40 for validation, the
-rest for testing; for `paper`
-        squad/train-v1.1.json and bert-base-uncased/.
+        rest for testing; for `paper` squad/train-v1.1.json and bert-base-uncased/.
 """
 
 import weft

@@ -4,12 +4,12 @@ arXiv:1910.13461).
     weft train recipes/bart.py
 
 Paper:  `paper` is BART large, section 5: 500,000 steps of 8,000 rows, a third of the text masked,
-all sentences shuffled. Learning rate,
-        warmup and length are those of RoBERTa, which the paper follows. The final steps without dropout are omitted.
+        all sentences shuffled. Learning rate, warmup and length are those of RoBERTa, which the
+        paper follows. The final steps without dropout are omitted.
 Cost:   `tiny` 800 steps of 3,072 input and output tokens, a few minutes on two cores; `paper` about
-5e21 FLOP. Expect: `tiny` starts near ln 8192 = 9.0 and falls below the unigram entropy of the
-pieces, 7.0 nats; it learns to copy
-        unmasked text later, and then the loss drops steeply.
+        5e21 FLOP.
+Expect: `tiny` starts near ln 8192 = 9.0 and falls below the unigram entropy of the pieces, 7.0
+        nats; it learns to copy unmasked text later, and then the loss drops steeply.
 Data:   wikitext-2/wiki.train.tokens.gz; for `paper` see roberta.py.
 """
 

@@ -5,15 +5,16 @@
     weft train recipes/bert.py:mini
 
 Paper:  `paper` is BERT base as in section 3.1 and appendix A.2: a million steps of 131,072 tokens,
-90 % of them at length 128.
-        Masks are sampled in every epoch; the authors stored ten copies of the text with different masks.
+        90 % of them at length 128. Masks are sampled in every epoch; the authors stored ten copies
+        of the text with different masks.
 Cost:   `tiny` 1,000 steps of 4,096 tokens, a few minutes on two cores; `mini` 1.4e14 FLOP, about
-fifteen minutes; `paper` about 7e19 FLOP. Expect: the term `token` starts near ln 8192 = 9.0 and
-falls below the unigram entropy of the pieces, 6.5 nats; `next` starts at
-        ln 2 = 0.69, which is also the loss of predicting from the label frequency or the lengths. `tiny` ends at 4.50 and 0.693: it does
-        not learn next-sentence prediction in so few steps (docs/results/learn_bert.json).
+        fifteen minutes; `paper` about 7e19 FLOP.
+Expect: the term `token` starts near ln 8192 = 9.0 and falls below the unigram entropy of the
+        pieces, 6.5 nats; `next` starts at ln 2 = 0.69, which is also the loss of predicting from
+        the label frequency or the lengths. `tiny` ends at 4.50 and 0.693: it does not learn
+        next-sentence prediction in so few steps (docs/results/learn_bert.json).
 Data:   wikitext-2/wiki.train.tokens.gz; for `paper` texts with a blank line between documents:
-wikipedia/*.txt.gz, books/*.txt.gz.
+        wikipedia/*.txt.gz, books/*.txt.gz.
 """
 
 from dataclasses import replace

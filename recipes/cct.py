@@ -4,17 +4,16 @@
     weft train recipes/cct.py
 
 Paper:  `paper` is CCT-7/3x1 on CIFAR-10, 300 epochs of batches of 128: 96.5 % top-1. The authors'
-configuration file differs slightly:
-        a learning rate from 5.5e-4 to 1e-5 with 10 additional epochs, RandAugment instead of AutoAugment, no mixing after epoch 175,
-        and position tables initialised with a standard deviation of 0.2.
+        configuration file differs slightly: a learning rate from 5.5e-4 to 1e-5 with 10 additional
+        epochs, RandAugment instead of AutoAugment, no mixing after epoch 175, and position tables
+        initialised with a standard deviation of 0.2.
 Cost:   `tiny` is CCT-2/3x2 (0.28M parameters), 40 epochs of 391 steps, 4e14 FLOP; `residual`
-(0.44M) has a small ResNet stem, 25
-        epochs, the same FLOP; `paper` 1e17 FLOP.
+        (0.44M) has a small ResNet stem, 25 epochs, the same FLOP; `paper` 1e17 FLOP.
 Expect: `tiny` starts at ln 10 = 2.3 nats and ends at 85.6 % (one seed, on a JPEG copy of CIFAR-10);
-the authors reach 89.2 % in 200 epochs.
-        With `--set steps=27370`, 70 epochs, it ends at 86.2 %. `residual` also ends at 85.6 %.
+        the authors reach 89.2 % in 200 epochs. With `--set steps=27370`, 70 epochs, it ends at 86.2
+        %. `residual` also ends at 85.6 %.
 Data:   CIFAR-10 as cifar10/train.npz and cifar10/test.npz, or directories of image files, one
-subdirectory per class.
+        subdirectory per class.
 """
 
 from dataclasses import replace

@@ -4,11 +4,13 @@ section 4.1).
     weft train recipes/classify_sst2.py
 
 Paper:  `paper` fine-tunes BERT base: three epochs with batches of 32 sentences, starting from the
-published weights and tokenizer. Cost:   `tiny` 800 steps of 128 phrases, about two minutes on two
-cores, without pre-training; `paper` at most 1.4e16 FLOP. Expect: the loss of `tiny` falls from ln 2
-= 0.69 to 0.2 in training and about 0.5 on dev, 80 % accuracy; `paper` 93 % accuracy. Data:
-glue/SST-2/train.tsv.gz, dev.tsv.gz; for `paper` also bert-base-uncased/ with model and
-tokenizer.json.
+        published weights and tokenizer.
+Cost:   `tiny` 800 steps of 128 phrases, about two minutes on two cores, without pre-training;
+        `paper` at most 1.4e16 FLOP.
+Expect: the loss of `tiny` falls from ln 2 = 0.69 to 0.2 in training and about 0.5 on dev, 80 %
+        accuracy; `paper` 93 % accuracy.
+Data:   glue/SST-2/train.tsv.gz, dev.tsv.gz; for `paper` also bert-base-uncased/ with model and
+        tokenizer.json.
 """
 
 import weft

@@ -5,10 +5,12 @@ et al. 2020, arXiv:2012.12877).
     weft train recipes/deit.py
 
 Paper:  `paper` is DeiT-B with distillation, table 9: 300 epochs of batches of 1,024, three
-repetitions of each image: 83.4 % top-1. Cost:   `tiny` (0.81M parameters) 10 epochs of 391 steps on
-CIFAR-10, plus the forward passes of the teacher; `paper` 4e19 FLOP, plus the teacher. Expect:
-`tiny` starts at ln 10 = 2.3 nats for both losses. Data:   CIFAR-10 as cifar10/train.npz and
-cifar10/test.npz; for `paper` directories imagenet/train, imagenet/val, one subdirectory per class.
+        repetitions of each image: 83.4 % top-1.
+Cost:   `tiny` (0.81M parameters) 10 epochs of 391 steps on CIFAR-10, plus the forward passes of the
+        teacher; `paper` 4e19 FLOP, plus the teacher.
+Expect: `tiny` starts at ln 10 = 2.3 nats for both losses.
+Data:   CIFAR-10 as cifar10/train.npz and cifar10/test.npz; for `paper` directories imagenet/train,
+        imagenet/val, one subdirectory per class.
 """
 
 import weft

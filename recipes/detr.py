@@ -1,29 +1,33 @@
 """DETR: set prediction of objects, decoded in parallel from learned queries (Carion et al. 2020,
 arXiv:2005.12872).
 
-    python -m benchmarks.digits_in_scenes DATA/digits_in_scenes    # 15,000 generated scenes; DATA is $WEFT_DATA
+    # 15,000 generated scenes; DATA is $WEFT_DATA
+    python -m benchmarks.digits_in_scenes DATA/digits_in_scenes
     weft train recipes/detr.py
-    weft train recipes/detr.py:denoising                           # boxes as queries, with additional noised queries
+    # boxes as queries, with additional noised queries
+    weft train recipes/detr.py:denoising
     weft detect runs/detr-denoising scene.jpg --draw out.png
-    python -m benchmarks.detection bccd DATA/bccd                  # from bccd.tar (images, annotations.json) to COCO's layout
-    weft train recipes/detr.py:bccd                                # blood cells, starting from the digit model
+    # from bccd.tar (images, annotations.json) to COCO's layout
+    python -m benchmarks.detection bccd DATA/bccd
+    # blood cells, starting from the digit model
+    weft train recipes/detr.py:bccd
 
 Paper:  `paper` is DETR-R50, section 4: 500 epochs of batches of 64 on COCO, 42.0 AP. The paper
-starts the backbone from ImageNet weights
-        and trains it at a tenth of the learning rate, which drops after 400 epochs. This recipe starts from random weights, with trainable
-        norms, one learning rate and a cosine schedule, so expect a lower AP. To fine-tune the published model instead, use
-        `model=weft.detr("resnet-50")` with `init_from="facebook/detr-resnet-50"`.
-        `anchors` uses the queries of DAB-DETR (arXiv:2201.12329); `denoising` adds those of DN-DETR (arXiv:2203.01305).
+        starts the backbone from ImageNet weights and trains it at a tenth of the learning rate,
+        which drops after 400 epochs. This recipe starts from random weights, with trainable norms,
+        one learning rate and a cosine schedule, so expect a lower AP. To fine-tune the published
+        model instead, use `model=weft.detr("resnet-50")` with
+        `init_from="facebook/detr-resnet-50"`. `anchors` uses the queries of DAB-DETR
+        (arXiv:2201.12329); `denoising` adds those of DN-DETR (arXiv:2203.01305).
 Cost:   steps of 16 images of 128 × 128 pixels: `tiny` 5,410, `anchors` 4,805, `denoising` 4,000,
-all three 1.35e14 FLOP, including noised
-        queries; `bccd` 1,500 steps of 8 larger images; `paper` about 3.5e19 FLOP.
+        all three 1.35e14 FLOP, including noised queries; `bccd` 1,500 steps of 8 larger images;
+        `paper` about 3.5e19 FLOP.
 Expect: the model learns boxes first and classes after some epochs. `tiny` ends at AP 0.51,
-`anchors` at 0.70,
-        `denoising` at 0.71, each after an hour or more on one slow core; `bccd` at AP 0.49, 0.79 at an IoU of 0.5.
+        `anchors` at 0.70, `denoising` at 0.71, each after an hour or more on one slow core; `bccd`
+        at AP 0.49, 0.79 at an IoU of 0.5.
 Data:   COCO's layout, a JSON file and an image directory: digits_in_scenes/{train,valid},
-bccd/{train,val}.json
-        with bccd/images (github.com/Shenggan/BCCD_Dataset); for `paper` coco/annotations,
-        coco/train2017 and coco/val2017.
+        bccd/{train,val}.json with bccd/images (github.com/Shenggan/BCCD_Dataset); for `paper`
+        coco/annotations, coco/train2017 and coco/val2017.
 """
 
 from dataclasses import replace

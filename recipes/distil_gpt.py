@@ -5,9 +5,11 @@ al. 2015, arXiv:1503.02531).
     weft train recipes/distil_gpt.py
 
 Paper:  `paper` distils GPT-2 small into a student of half its depth; it needs a directory with the
-published weights and tokenizer. Cost:   `tiny` 600 steps of 2,048 tokens, about two minutes on two
-cores. Expect: two loss terms: `label`, the loss on the text, as in gpt_bpe.py, and `teacher`, the
-distance to the teacher, which falls faster. Data:   the data and tokenizer of the teacher.
+        published weights and tokenizer.
+Cost:   `tiny` 600 steps of 2,048 tokens, about two minutes on two cores.
+Expect: two loss terms: `label`, the loss on the text, as in gpt_bpe.py, and `teacher`, the distance
+        to the teacher, which falls faster.
+Data:   the data and tokenizer of the teacher.
 """
 
 import weft

@@ -5,10 +5,12 @@ token (Clark et al. 2020, arXiv:2003.10555).
     weft train recipes/electra.py:mini
 
 Paper:  `paper` and `base` are ELECTRA small and base, table 6; the generators have a quarter and a
-third of the width. Cost:   `tiny` 1,000 steps of 4,096 tokens, a few minutes on two cores; `paper`
-about 1.1e18 FLOP, `base` about 7e19. Expect: loss = token + 50 · replaced. `token`, the generator
-loss, starts near ln 8192 = 9.0 and falls below the unigram entropy of the
-        pieces, 6.5 nats; `replaced` falls immediately from ln 2 = 0.69 to 0.4, since 15 % of the tokens are replaced, and then slowly.
+        third of the width.
+Cost:   `tiny` 1,000 steps of 4,096 tokens, a few minutes on two cores; `paper` about 1.1e18 FLOP,
+        `base` about 7e19.
+Expect: loss = token + 50 · replaced. `token`, the generator loss, starts near ln 8192 = 9.0 and
+        falls below the unigram entropy of the pieces, 6.5 nats; `replaced` falls immediately from
+        ln 2 = 0.69 to 0.4, since 15 % of the tokens are replaced, and then slowly.
 Data:   wikitext-2/wiki.train.tokens.gz; for `paper` and `base` see bert.py.
 """
 

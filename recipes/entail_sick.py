@@ -4,11 +4,13 @@ arXiv:1810.04805, section 4.1).
     weft train recipes/entail_sick.py
 
 Paper:  `paper` fine-tunes BERT base on RTE: three epochs with batches of 32 pairs, starting from
-the published weights and tokenizer. Cost:   `tiny` 600 steps of 64 pairs, about a minute on two
-cores, without pre-training; `paper` at most 1e15 FLOP. Expect: the loss of `tiny` falls from ln 3 =
-1.1 below the entropy of the three classes, 0.96; `paper` 66 % accuracy. Data:   sick/SICK.txt.gz,
-with the last fifth held out (the file does not contain the official split); for `paper`
-        glue/RTE/train.tsv.gz, dev.tsv.gz and bert-base-uncased/.
+        the published weights and tokenizer.
+Cost:   `tiny` 600 steps of 64 pairs, about a minute on two cores, without pre-training; `paper` at
+        most 1e15 FLOP.
+Expect: the loss of `tiny` falls from ln 3 = 1.1 below the entropy of the three classes, 0.96;
+        `paper` 66 % accuracy.
+Data:   sick/SICK.txt.gz, with the last fifth held out (the file does not contain the official
+        split); for `paper` glue/RTE/train.tsv.gz, dev.tsv.gz and bert-base-uncased/.
 """
 
 import weft

@@ -6,8 +6,8 @@
 
 Paper:  Radford et al. 2019, a small GPT-2; `shakespeare` is a small Llama (Touvron et al. 2023).
 Cost:   about a minute on two cores, bf16 on processors with AMX, else fp32; `shakespeare` about
-two. Expect: the loss falls from ln 512 = 6.2 to below 2 nats per character; the last tenth of every
-file
+        two.
+Expect: the loss falls from ln 512 = 6.2 to below 2 nats per character; the last tenth of every file
         is held out, and a tenth of it is used for validation. `shakespeare` starts at ln 65 = 4.2
         and generates text in the form of a play.
 Data:   the source of Weft; 300,000 characters of Shakespeare (public domain) from the package.

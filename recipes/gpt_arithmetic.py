@@ -5,11 +5,12 @@ ones after 0, 1, 4 and 16 examples.
     weft train recipes/gpt_arithmetic.py
 
 Paper:  Brown et al. 2020, arXiv:2005.14165, section 3.9.1; `paper` is the largest model of table
-2.1, which was not trained for these tasks. Cost:   4,000 steps of 5,632 characters, 80 % of them in
-short rows; about half an hour on one core. Expect: about 90 % of the answers are correct, and 40 %
-for two-digit multiplication. `python -m benchmarks.incontext` draws the curve. Data:
-arithmetic/train.jsonl.gz and valid.jsonl.gz, written by the first command; for `paper` texts with a
-blank line between documents.
+        2.1, which was not trained for these tasks.
+Cost:   4,000 steps of 5,632 characters, 80 % of them in short rows; about half an hour on one core.
+Expect: about 90 % of the answers are correct, and 40 % for two-digit multiplication. `python -m
+        benchmarks.incontext` draws the curve.
+Data:   arithmetic/train.jsonl.gz and valid.jsonl.gz, written by the first command; for `paper`
+        texts with a blank line between documents.
 """
 
 import weft

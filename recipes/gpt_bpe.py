@@ -4,12 +4,13 @@ Pre-Training").
     weft train recipes/gpt_bpe.py
 
 Paper:  `paper` has the sizes and rates of section 4.1; the books are lowercased, with a vocabulary
-of 40,478 pieces. 100 epochs of about
-        1.1 billion pieces are 3.3 million steps.
+        of 40,478 pieces. 100 epochs of about 1.1 billion pieces are 3.3 million steps.
 Cost:   `tiny` 1,000 steps of 2,048 tokens, about four minutes on two cores; `paper` about 8e19
-FLOP. Expect: `tiny` starts near ln 8192 = 9.0 and ends well below the unigram entropy of its
-pieces, 7.0 nats. Data:   wikitext-2/wiki.train.tokens.gz; for `paper` texts with a blank line
-between documents: books/*.txt.gz.
+        FLOP.
+Expect: `tiny` starts near ln 8192 = 9.0 and ends well below the unigram entropy of its pieces, 7.0
+        nats.
+Data:   wikitext-2/wiki.train.tokens.gz; for `paper` texts with a blank line between documents:
+        books/*.txt.gz.
 """
 
 import weft

@@ -6,12 +6,11 @@
     weft train recipes/gpt_char.py:demo      # the model included in the package under the name demo
 
 Paper:  no paper; the budgets are those of nanoGPT for this text, on a CPU (`tiny`) and on a GPU
-(`paper`). Cost:   `tiny` 2,000 steps of 768 characters, 8e12 FLOP; `large` 1,500 of 8,192; `demo`
-1,100 of 3,072;
-        `paper` a few minutes on a GPU, hours on two cores.
+        (`paper`).
+Cost:   `tiny` 2,000 steps of 768 characters, 8e12 FLOP; `large` 1,500 of 8,192; `demo` 1,100 of
+        3,072; `paper` a few minutes on a GPU, hours on two cores.
 Expect: `tiny` 1.77, `best` 1.67, `demo` 1.56 nats per character on the whole held-out text; nanoGPT
-reports 1.88 with the
-        budget of `tiny` and 1.4697 with that of `paper`.
+        reports 1.88 with the budget of `tiny` and 1.4697 with that of `paper`.
 Data:   tinyshakespeare/input.txt.gz (1.1 million characters, public domain).
 """
 

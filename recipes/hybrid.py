@@ -4,10 +4,11 @@ arXiv:2010.11929, section 3.1).
     weft train recipes/hybrid.py
 
 Paper:  `paper` is R50+ViT-B/16 on ImageNet only, with the settings of table 3; the authors
-pre-train on larger data sets. Cost:   `tiny` (0.7M parameters) 10 epochs of 391 steps on CIFAR-10,
-5e13 FLOP; `paper` 5e19 FLOP. Expect: `tiny` starts at ln 10 = 2.3 nats. Data:   CIFAR-10 as
-cifar10/train.npz and cifar10/test.npz; for `paper` directories imagenet/train, imagenet/val, one
-subdirectory per class.
+        pre-train on larger data sets.
+Cost:   `tiny` (0.7M parameters) 10 epochs of 391 steps on CIFAR-10, 5e13 FLOP; `paper` 5e19 FLOP.
+Expect: `tiny` starts at ln 10 = 2.3 nats.
+Data:   CIFAR-10 as cifar10/train.npz and cifar10/test.npz; for `paper` directories imagenet/train,
+        imagenet/val, one subdirectory per class.
 """
 
 import weft

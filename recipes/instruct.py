@@ -1,18 +1,20 @@
 """Instruction tuning: predict the assistant's turns of conversations (InstructGPT, Ouyang et al.
 2022, arXiv:2203.02155).
 
-    python -m benchmarks.assistant_data DATA/assistant             # questions with one-word answers; DATA is $WEFT_DATA
+    # questions with one-word answers; DATA is $WEFT_DATA
+    python -m benchmarks.assistant_data DATA/assistant
     weft train recipes/instruct.py
     weft generate runs/instruct "What is 3 plus 4?" --chat
-    weft train recipes/prefer.py                                   # next: preference tuning
+    weft train recipes/prefer.py                        # next: preference tuning
 
 Paper:  `paper` is the supervised step of InstructGPT's 1.3 B model, section 3.5 and appendix C.1:
-16 epochs of about 13,000 prompts in
-        batches of 32, a cosine schedule, residual dropout of 0.2, starting from a pre-trained model and its tokenizer.
+        16 epochs of about 13,000 prompts in batches of 32, a cosine schedule, residual dropout of
+        0.2, starting from a pre-trained model and its tokenizer.
 Cost:   `tiny` 1,200 steps of 32 conversations, three minutes on two cores, without pre-training;
-`paper` at most 4e18 FLOP. Expect: `tiny` starts at ln 261 = 5.6 nats per byte of the answers. It
-learns the answer format and most one-digit sums. Data:   assistant/train.jsonl.gz and
-valid.jsonl.gz, each row has a field `messages`.
+        `paper` at most 4e18 FLOP.
+Expect: `tiny` starts at ln 261 = 5.6 nats per byte of the answers. It learns the answer format and
+        most one-digit sums.
+Data:   assistant/train.jsonl.gz and valid.jsonl.gz, each row has a field `messages`.
 """
 
 import weft

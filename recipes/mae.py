@@ -5,12 +5,14 @@
     weft reconstruct runs/mae-cifar10 photo.png --draw rebuilt.png
 
 Paper:  `paper` is the base model, table 8: 800 epochs of batches of 4,096, a learning rate of
-1.5e-4 per 256 images. Cost:   `tiny` 600 steps of 128 images, about three minutes on two cores;
-`cifar10` 20 epochs, 7,820 steps, 1.3e14 FLOP; `paper` 6e19 FLOP. Expect: `tiny` starts above 1, the
-variance of a normalised patch, reaches 0.8 after 50 steps, and then falls slowly. Data:
-directories of image files, one subdirectory per class: cifar10/train, cifar10/test; for `paper`
-imagenet/train, imagenet/val;
-        for `cifar10` the arrays cifar10/train.npz and cifar10/test.npz.
+        1.5e-4 per 256 images.
+Cost:   `tiny` 600 steps of 128 images, about three minutes on two cores; `cifar10` 20 epochs, 7,820
+        steps, 1.3e14 FLOP; `paper` 6e19 FLOP.
+Expect: `tiny` starts above 1, the variance of a normalised patch, reaches 0.8 after 50 steps, and
+        then falls slowly.
+Data:   directories of image files, one subdirectory per class: cifar10/train, cifar10/test; for
+        `paper` imagenet/train, imagenet/val; for `cifar10` the arrays cifar10/train.npz and
+        cifar10/test.npz.
 """
 
 from dataclasses import replace

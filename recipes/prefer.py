@@ -1,20 +1,20 @@
 """Preference tuning: increase the likelihood of the preferred answer relative to a reference model
 (DPO, Rafailov et al. 2023, arXiv:2305.18290).
 
-    weft train recipes/instruct.py                                 # the initial model and the reference
+    weft train recipes/instruct.py       # the initial model and the reference
     weft train recipes/prefer.py
-    weft train recipes/prefer.py:reward                            # a reward model from the same pairs: the second step of RLHF
+    # a reward model from the same pairs: the second step of RLHF
+    weft train recipes/prefer.py:reward
     weft generate runs/prefer "What is 3 plus 4?" --chat
 
 Paper:  `paper` is Pythia 2.8B on Anthropic's helpful and harmless dialogues, section 6 and appendix
-B: one epoch with batches of 64, β = 0.1,
-        a learning rate of 1e-6 after 150 warmup steps. The paper uses RMSprop; this recipe uses AdamW.
+        B: one epoch with batches of 64, β = 0.1, a learning rate of 1e-6 after 150 warmup steps.
+        The paper uses RMSprop; this recipe uses AdamW.
 Cost:   `tiny` 200 steps of 32 pairs, a minute on two cores; `reward` 400; `paper` about 4e18 FLOP.
 Expect: the loss starts at ln 2 = 0.69, since the initial model equals the reference. The accuracy
-approaches 1, since the
-        preferred answer is the shorter one.
+        approaches 1, since the preferred answer is the shorter one.
 Data:   assistant/preferences.jsonl.gz and preferences_valid.jsonl.gz: `prompt`, `chosen` and
-`rejected`.
+        `rejected`.
 """
 
 from dataclasses import replace

@@ -3,10 +3,12 @@
     weft train recipes/roberta.py
 
 Paper:  `paper` is RoBERTa large, table 9: 500,000 steps of 8,192 rows of 512 tokens, byte-level
-BPE, no gradient clipping. Cost:   `tiny` 1,000 steps of 4,096 tokens, a few minutes on two cores;
-`paper` about 4e21 FLOP. Expect: `tiny` starts near ln 8192 = 9.0 and falls below the unigram
-entropy of the pieces, 7.0 nats. Data:   wikitext-2/wiki.train.tokens.gz; for `paper` texts with a
-blank line between documents, such as web/*.txt.gz.
+        BPE, no gradient clipping.
+Cost:   `tiny` 1,000 steps of 4,096 tokens, a few minutes on two cores; `paper` about 4e21 FLOP.
+Expect: `tiny` starts near ln 8192 = 9.0 and falls below the unigram entropy of the pieces, 7.0
+        nats.
+Data:   wikitext-2/wiki.train.tokens.gz; for `paper` texts with a blank line between documents, such
+        as web/*.txt.gz.
 """
 
 import weft

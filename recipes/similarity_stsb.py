@@ -4,13 +4,15 @@
     weft train recipes/similarity_stsb.py
 
 Paper:  `paper` fine-tunes BERT base: three epochs with batches of 32 pairs, starting from the
-published weights and tokenizer. Cost:   `tiny` 500 steps of 64 pairs, about two minutes on two
-cores, without pre-training; `paper` at most 1.2e15 FLOP. Expect: the squared error of `tiny` falls
-immediately from 9 to the variance of the scores, 2.1, then below 1 in training. On dev it stays
-        near the variance, since 5,749 pairs are too few to learn word meanings. For better results, start from a pre-trained model
-        (init_from = "runs/bert/model").
+        published weights and tokenizer.
+Cost:   `tiny` 500 steps of 64 pairs, about two minutes on two cores, without pre-training; `paper`
+        at most 1.2e15 FLOP.
+Expect: the squared error of `tiny` falls immediately from 9 to the variance of the scores, 2.1,
+        then below 1 in training. On dev it stays near the variance, since 5,749 pairs are too few
+        to learn word meanings. For better results, start from a pre-trained model (init_from =
+        "runs/bert/model").
 Data:   glue/STS-B/sts-train.csv.gz, sts-dev.csv.gz (tabs, no header); for `paper` also
-bert-base-uncased/.
+        bert-base-uncased/.
 """
 
 import weft

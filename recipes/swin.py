@@ -5,9 +5,10 @@ arXiv:2103.14030).
 
 Paper:  `paper` is Swin-T on ImageNet, section 4.1: 300 epochs with batches of 1,024: 81.2 % top-1.
 Cost:   `tiny` (0.20M parameters, as many as `recipes/vit.py:fashion_mnist`) 15 epochs of
-Fashion-MNIST, 7,035 steps, 8e13 FLOP; `paper` 1e19 FLOP. Expect: `tiny` starts at ln 10 = 2.3 nats
-and ends at 91.4 % (one seed). Data:   Fashion-MNIST's four idx files in fashion-mnist; for `paper`
-directories imagenet/train, imagenet/val, one subdirectory per class.
+        Fashion-MNIST, 7,035 steps, 8e13 FLOP; `paper` 1e19 FLOP.
+Expect: `tiny` starts at ln 10 = 2.3 nats and ends at 91.4 % (one seed).
+Data:   Fashion-MNIST's four idx files in fashion-mnist; for `paper` directories imagenet/train,
+        imagenet/val, one subdirectory per class.
 """
 
 import weft

@@ -4,12 +4,13 @@
     weft train recipes/t5.py:mini
 
 Paper:  `paper` is the baseline of section 3.1, with the size of T5 base: 524,288 steps of 128 rows
-of 512 tokens. Its learning rate
-        1 / √max(step, 10,000) equals that of Adafactor with lr=0.01.
+        of 512 tokens. Its learning rate 1 / √max(step, 10,000) equals that of Adafactor with
+        lr=0.01.
 Cost:   `tiny` 600 steps of 4,096 input and about 900 output tokens, 1.6e13 FLOP; `paper` at most
-3e19 FLOP. Expect: `tiny` starts near ln 8192 = 9.0. A quarter of the output tokens are sentinels,
-whose order is learned quickly. Together with the
-        unigram entropy of the pieces, 5.8 nats, a model without context would reach 4.4.
+        3e19 FLOP.
+Expect: `tiny` starts near ln 8192 = 9.0. A quarter of the output tokens are sentinels, whose order
+        is learned quickly. Together with the unigram entropy of the pieces, 5.8 nats, a model
+        without context would reach 4.4.
 Data:   wikitext-2/wiki.train.tokens.gz; for `paper` C4 from the hub (pip install 'weft[hub]').
 """
 

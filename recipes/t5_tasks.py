@@ -2,15 +2,16 @@
 2020, arXiv:1910.10683, section 3.5.2).
 
     weft train recipes/t5_tasks.py
-    weft train recipes/t5_tasks.py --set data.train.rates.exponent=0.5 --output runs/t5_tasks-temperature-2
+    weft train recipes/t5_tasks.py --set data.train.rates.exponent=0.5 \
+        --output runs/t5_tasks-temperature-2
     weft evaluate runs/t5_tasks
 
 Paper:  `paper` is the multi-task model with the size of T5 base: examples-proportional mixing of
-the available tasks; 2^19 + 2^18
-        steps of 128 rows of 512 tokens.
-Cost:   `tiny` 600 steps of 32 examples; `paper` at most 8e19 FLOP. Expect: the loss of `tiny` falls
-from ln 4096 = 8.3 to about 2, first on reviews, which have one of two words as the answer. Data:
-multi30k/, glue/SST-2/, glue/STS-B/; for `paper` wmt14/ instead of multi30k/.
+        the available tasks; 2^19 + 2^18 steps of 128 rows of 512 tokens.
+Cost:   `tiny` 600 steps of 32 examples; `paper` at most 8e19 FLOP.
+Expect: the loss of `tiny` falls from ln 4096 = 8.3 to about 2, first on reviews, which have one of
+        two words as the answer.
+Data:   multi30k/, glue/SST-2/, glue/STS-B/; for `paper` wmt14/ instead of multi30k/.
 """
 
 from dataclasses import replace

@@ -3,11 +3,13 @@
     weft train recipes/tag_conll2003.py
 
 Paper:  `paper` fine-tunes BERT base, cased: three epochs with batches of 32 sentences, starting
-from the published weights and tokenizer. Cost:   `tiny` 800 steps of 64 sentences, about three
-minutes on two cores, without pre-training; `paper` at most 6e15 FLOP. Expect: the loss of `tiny`
-falls from ln 9 = 2.2 below the entropy of the tags, about 0.7, to less than 0.1 in training and
-about 0.35 in validation. Data:   conll2003/train.txt.gz, valid.txt.gz; for `paper` also
-bert-base-cased/ with model and tokenizer.json.
+        from the published weights and tokenizer.
+Cost:   `tiny` 800 steps of 64 sentences, about three minutes on two cores, without pre-training;
+        `paper` at most 6e15 FLOP.
+Expect: the loss of `tiny` falls from ln 9 = 2.2 below the entropy of the tags, about 0.7, to less
+        than 0.1 in training and about 0.35 in validation.
+Data:   conll2003/train.txt.gz, valid.txt.gz; for `paper` also bert-base-cased/ with model and
+        tokenizer.json.
 """
 
 import weft

@@ -4,15 +4,16 @@
     weft train recipes/translate_multi30k.py:good
 
 Paper:  `paper` is the base model on WMT 2014, sections 5.1 to 5.4 and 6.1: 100,000 steps of about
-25,000 source and target tokens each.
-        `good` has the depth and width of Wu et al. 2021 (arXiv:2105.14462), who reach 41.02 BLEU, lowercased and tokenised, on the
-        2016 test set of Multi30k.
+        25,000 source and target tokens each. `good` has the depth and width of Wu et al. 2021
+        (arXiv:2105.14462), who reach 41.02 BLEU, lowercased and tokenised, on the 2016 test set of
+        Multi30k.
 Cost:   `tiny` 1,200 steps of about 1,800 source and target tokens each, about five minutes on two
-cores; `good` 6,000 steps of about 3,500;
-        `paper` about 1e18 FLOP (the paper estimates 3.3e18 from its hardware).
+        cores; `good` 6,000 steps of about 3,500; `paper` about 1e18 FLOP (the paper estimates
+        3.3e18 from its hardware).
 Expect: the smoothed loss of `tiny` falls from about 9 to below 4; label smoothing contributes about
-1.1. Data:   multi30k/train.en.gz, train.de.gz, val.en.gz, val.de.gz; for `paper` wmt14/train.en,
-train.de, newstest2013.en, newstest2013.de.
+        1.1.
+Data:   multi30k/train.en.gz, train.de.gz, val.en.gz, val.de.gz; for `paper` wmt14/train.en,
+        train.de, newstest2013.en, newstest2013.de.
 """
 
 from dataclasses import replace

@@ -1,21 +1,23 @@
 """ViT: image classification from patches (Dosovitskiy et al. 2020, arXiv:2010.11929).
 
     weft train recipes/vit.py
-    weft train recipes/vit.py:tiny_48              # fine-tunes the result at 48 pixels; interpolates the position table
-    weft train recipes/vit.py:fashion_mnist        # 0.21M parameters, 28 pixels, greyscale
-    weft train recipes/vit.py:cifar10              # 0.81M parameters
+    # fine-tunes the result at 48 pixels; interpolates the position table
+    weft train recipes/vit.py:tiny_48
+    weft train recipes/vit.py:fashion_mnist  # 0.21M parameters, 28 pixels, greyscale
+    weft train recipes/vit.py:cifar10        # 0.81M parameters
 
 Paper:  `paper` is ViT-B/16 on ImageNet only, table 3: 300 epochs with batches of 4,096. (The
-authors' best models pre-train on larger data sets.)
-        `paper_384` fine-tunes it at 384 pixels, appendix B.1.1: 20,000 steps of 512 images, with the best of four learning rates on held-out images.
-Cost:   `tiny` 600 steps of 64 images; `tiny_48` 200 steps; `paper` about 4e19 FLOP,
-        `paper_384` 3.4e18; `fashion_mnist` 25 epochs, 11,725 steps, 1.1e14 FLOP; `cifar10` 40 epochs, 15,640 steps, 7e14 FLOP.
+        authors' best models pre-train on larger data sets.) `paper_384` fine-tunes it at 384
+        pixels, appendix B.1.1: 20,000 steps of 512 images, with the best of four learning rates on
+        held-out images.
+Cost:   `tiny` 600 steps of 64 images; `tiny_48` 200 steps; `paper` about 4e19 FLOP, `paper_384`
+        3.4e18; `fashion_mnist` 25 epochs, 11,725 steps, 1.1e14 FLOP; `cifar10` 40 epochs, 15,640
+        steps, 7e14 FLOP.
 Expect: `tiny` starts at ln 10 = 2.3 nats; `fashion_mnist` ends at 92.6 % (three seeds), `cifar10`
-at 83.0 % (one seed, on a JPEG copy);
-        `paper_384` 77.9 % top-1, after `paper`.
+        at 83.0 % (one seed, on a JPEG copy); `paper_384` 77.9 % top-1, after `paper`.
 Data:   directories of image files, one subdirectory per class: cifar10/train, cifar10/test; for
-`paper` imagenet/train, imagenet/val;
-        Fashion-MNIST's four idx files in fashion-mnist; CIFAR-10 as cifar10/train.npz and cifar10/test.npz.
+        `paper` imagenet/train, imagenet/val; Fashion-MNIST's four idx files in fashion-mnist;
+        CIFAR-10 as cifar10/train.npz and cifar10/test.npz.
 """
 
 from dataclasses import replace

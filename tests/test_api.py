@@ -127,7 +127,12 @@ def test_a_run_trains_opens_and_is_evaluated_in_python(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text("the quick brown fox jumps over the lazy dog\n\n" * 60)
-    overrides = ["steps=3", "name=mine", 'data.train.paths=["text.txt"]', 'data.valid.paths=["text.txt"]']  # fmt: skip
+    overrides = [
+        "steps=3",
+        "name=mine",
+        'data.train.paths=["text.txt"]',
+        'data.valid.paths=["text.txt"]',
+    ]
     recipe = weft.load_recipe(str(ROOT / "recipes/gpt_char.py"), overrides)
     assert [step.step for step in weft.train(recipe, weft.prepare(recipe.data))] == [1, 2, 3]
     model = weft.open("runs/mine", device="cpu")

@@ -1,4 +1,6 @@
-"""A task with its metric: sentence embeddings by InfoNCE (arXiv:1807.03748), judged by retrieval."""
+"""A task with its metric: sentence embeddings by InfoNCE (arXiv:1807.03748), judged by
+retrieval.
+"""
 
 import numpy as np
 import torch

@@ -2,7 +2,8 @@
 al. 2020, arXiv:2004.05150, section 3.1).
 
 weft train RECIPE --code examples/extend/dilated_window.py \
-    --set 'model.decoder.blocks.*.attention.inner.pattern={"kind": "DilatedWindow", "keys": 8, "dilation": 4}'
+    --set 'model.decoder.blocks.*.attention.inner.pattern={"kind": "DilatedWindow", "keys": 8, \
+    "dilation": 4}'
 """
 
 from typing import Any

@@ -5,7 +5,8 @@
 
 A row has the columns `id`, `description` and `sequence`:
 
-    weft prepare proteins.fasta --code fasta.py --rows documents --columns sequence --tokenizer characters
+    weft prepare proteins.fasta --code fasta.py --rows documents --columns sequence \
+        --tokenizer characters
 """
 
 import re

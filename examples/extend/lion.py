@@ -15,7 +15,9 @@ import weft
 
 @weft.register
 class Lion(weft.OptimiserSpec):
-    """x <- x - lr · (sign(β1 · m + (1 - β1) · g) + weight_decay · x); m <- β2 · m + (1 - β2) · g."""
+    """x <- x - lr · (sign(β1 · m + (1 - β1) · g) + weight_decay · x); m <- β2 · m + (1 - β2)
+    · g.
+    """
 
     lr: weft.spec.PositiveFloat
     betas: tuple[float, float] = (0.9, 0.99)

@@ -1,7 +1,8 @@
 """DETR's ablations, one recipe per row (Carion et al. 2020, arXiv:2005.12872, tables 3 and 4), at
 laptop size.
 
-    python -m benchmarks.digits_in_scenes DATA/digits_in_small_scenes --side 64 --most 3 --train 8000 --valid 500
+    python -m benchmarks.digits_in_scenes DATA/digits_in_small_scenes --side 64 --most 3 \
+        --train 8000 --valid 500
         # DATA is $WEFT_DATA
     python -m benchmarks.tables detr
     weft train recipes/tables/detr.py:no_giou

@@ -28,15 +28,21 @@ RECIPE = load_recipe(str(Path(__file__).parents[2] / "recipes" / "gpt_char.py"))
 
 
 def write_run(
-    folder: Path, seed: int = 0, shift: float = 0.0, more: dict[str, Any] | None = None, **change: Any
-) -> Path:  # fmt: skip
+    folder: Path,
+    seed: int = 0,
+    shift: float = 0.0,
+    more: dict[str, Any] | None = None,
+    **change: Any,
+) -> Path:
     folder.mkdir(parents=True)
     recipe: R.Recipe = replace(RECIPE, name=folder.name, seed=seed, **change)
     (folder / "recipe.json").write_text(recipe.to_json())
     lines: list[dict[str, Any]] = []
     for step in range(1, 101):
         loss = 4 - step / 50 + shift + (0.1 if step % 2 else -0.1)
-        lines.append({"step": step, "loss": loss, "grad_norm": 1 + shift, "lr": step / 100, **(more or {})})  # fmt: skip
+        lines.append(
+            {"step": step, "loss": loss, "grad_norm": 1 + shift, "lr": step / 100, **(more or {})}
+        )
         if step % 50 == 0:
             lines.append({"step": step, "valid": {"loss": loss + 0.2, "accuracy": 0.5 + shift}})
     lines.append({"step": 101, "loss": 99.0, "skipped_reason": "spike", "sample_ids": [1]})
@@ -98,7 +104,9 @@ def test_a_curve_is_the_mean_of_smoothed_runs_at_the_steps_that_all_have() -> No
 
 def test_everything_that_is_logged_is_compared_and_a_skipped_step_is_not(tmp_path: Path) -> None:
     load = {"expert_load": {"entropy": 0.9, "max_share": 0.3}}
-    groups = compare_runs([write_run(tmp_path / "experts", more=load), write_run(tmp_path / "plain", seed=1, steps=7)])  # fmt: skip
+    groups = compare_runs(
+        [write_run(tmp_path / "experts", more=load), write_run(tmp_path / "plain", seed=1, steps=7)]
+    )
     assert quantities(groups) == [
         "training loss",
         "validation loss",

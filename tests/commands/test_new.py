@@ -144,29 +144,67 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "guessed"),
     [
-        (["classify", "reviews.csv"], {"text": "'review'", "label": "'sentiment', 2 classes: neg, "
-                                                                    "pos"}),
+        (
+            ["classify", "reviews.csv"],
+            {"text": "'review'", "label": "'sentiment', 2 classes: neg, pos"},
+        ),
         (["translate", "pairs.tsv"], {"pairs": "40 (tsv)"}),
         (["pretrain", "text.txt"], {"documents": "end at a blank line"}),
-        (["detect", "boxes.json", "images"], {"classes": "2: cat, dog", "longest side": "64 pixels after resizing, a typical box 20"}),
-        (["classify", "photos"], {"classes": "2: blue, red", "images": "12 (folder), typically 40 "
-                                                                       "× 60 pixels", "image size": "32 × 32 pixels after a crop"}),
-        (["classify", "digits.npz"], {"classes": "3: 0, 1, 2", "images": "40 (npz), typically 28 × "
-                                                                         "28 pixels"}),
-        (["classify", "bytes.parquet"], {"classes": "2: 0, 1", "images": "12 (parquet), typically "
-                                                                         "40 × 60 pixels", "columns": "'image' and 'label'"}),
-        (["classify", "photos", "--valid", "named.parquet"], {"validation": "named.parquet", "images": "12 (folder), typically 40 × 60 pixels"}),
+        (
+            ["detect", "boxes.json", "images"],
+            {
+                "classes": "2: cat, dog",
+                "longest side": "64 pixels after resizing, a typical box 20",
+            },
+        ),
+        (
+            ["classify", "photos"],
+            {
+                "classes": "2: blue, red",
+                "images": "12 (folder), typically 40 × 60 pixels",
+                "image size": "32 × 32 pixels after a crop",
+            },
+        ),
+        (
+            ["classify", "digits.npz"],
+            {"classes": "3: 0, 1, 2", "images": "40 (npz), typically 28 × 28 pixels"},
+        ),
+        (
+            ["classify", "bytes.parquet"],
+            {
+                "classes": "2: 0, 1",
+                "images": "12 (parquet), typically 40 × 60 pixels",
+                "columns": "'image' and 'label'",
+            },
+        ),
+        (
+            ["classify", "photos", "--valid", "named.parquet"],
+            {"validation": "named.parquet", "images": "12 (folder), typically 40 × 60 pixels"},
+        ),
         (["classify", "bytes.parquet", "--columns", "text", "label"], {"text": "'text'"}),
-        (["classify", "colors.csv", "photos", "--columns", "id", "color"], {"images": "12 (image_table), typically 40 × 60 pixels", "columns": "'id' and 'color'"}),
-        (["classify", "files.csv", "photos", "--columns", "file", "label"], {"images": "12 (image_table), typically 40 × 60 pixels", "columns": "'file' and 'label'", "classes": "2: 0, 1"}),
-        (["classify", "photos", "--valid", "labels.csv", "photos"], {"validation": "labels.csv, "
-                                                                                   "photos", "images": "12 (folder), typically 40 × 60 pixels"}),
-        (["classify", "hub.parquet", "--columns", "img", "fine_label"], {"images": "12 (parquet), "
-                                                                                   "typically 40 × "
-                                                                                   "60 pixels"}),
+        (
+            ["classify", "colors.csv", "photos", "--columns", "id", "color"],
+            {"images": "12 (image_table), typically 40 × 60 pixels", "columns": "'id' and 'color'"},
+        ),
+        (
+            ["classify", "files.csv", "photos", "--columns", "file", "label"],
+            {
+                "images": "12 (image_table), typically 40 × 60 pixels",
+                "columns": "'file' and 'label'",
+                "classes": "2: 0, 1",
+            },
+        ),
+        (
+            ["classify", "photos", "--valid", "labels.csv", "photos"],
+            {"validation": "labels.csv, photos", "images": "12 (folder), typically 40 × 60 pixels"},
+        ),
+        (
+            ["classify", "hub.parquet", "--columns", "img", "fine_label"],
+            {"images": "12 (parquet), typically 40 × 60 pixels"},
+        ),
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
-)  # fmt: skip
+)
 def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
     words: list[str], guessed: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

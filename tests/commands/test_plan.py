@@ -29,8 +29,15 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_a_page_says_memory_and_time(capsys: pytest.CaptureFixture[str]) -> None:
     page = " ".join(printed(capsys, "gpt3-175b", "--gpus", "1024").split())
-    for words in ("174,604,259,328 parameters", "20 per parameter", "1,024 × h100", "of 80 GB per "
-                                                                                    "device", "days", "YFLOP", "gradients"):  # fmt: skip
+    for words in (
+        "174,604,259,328 parameters",
+        "20 per parameter",
+        "1,024 × h100",
+        "of 80 GB per device",
+        "days",
+        "YFLOP",
+        "gradients",
+    ):
         assert words in page
 
 

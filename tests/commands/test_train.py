@@ -29,9 +29,16 @@ import weft
 from weft import recipe as R
 
 tiny = R.Recipe(
-    name="small", model=weft.gpt2(depth=1, width=16, heads=2, hidden=32, vocab_size=261, positions=16), task=R.CausalLM(),
-    data=R.Data(rows=R.Documents(), train=R.Source(paths=("text.txt",)), valid=R.Source(paths=("text.txt",)), tokenizer=R.ByteTokenizer()),
-    batch=R.FixedBatch(size=4, length=16), steps=6, optimiser=R.AdamW(lr=1e-3), checkpoints=R.Checkpoints(every_steps=2))
+    name="small",
+    model=weft.gpt2(depth=1, width=16, heads=2, hidden=32, vocab_size=261, positions=16),
+    task=R.CausalLM(),
+    data=R.Data(rows=R.Documents(), train=R.Source(paths=("text.txt",)),
+                valid=R.Source(paths=("text.txt",)), tokenizer=R.ByteTokenizer()),
+    batch=R.FixedBatch(size=4, length=16),
+    steps=6,
+    optimiser=R.AdamW(lr=1e-3),
+    checkpoints=R.Checkpoints(every_steps=2),
+)
 other = R.apply_overrides(tiny, ["name=other"])
 """
 

@@ -1,4 +1,6 @@
-"""Small prepared data, written as the contract of a folder says, and a corruption that only copies."""
+"""Small prepared data, written as the contract of a folder says, and a corruption that only
+copies.
+"""
 
 import base64
 import hashlib

@@ -447,10 +447,13 @@ def test_a_model_has_the_printed_size(name: str) -> None:
 
 BUILD = """
 import json, resource, time, weft, weft.nn.model
-spec, before, start = weft.gpt3("175b"), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+spec = weft.gpt3("175b")
+before = peak()
+start = time.perf_counter()
 model = weft.build(spec, device="meta")
-print(json.dumps({"parameters": sum(p.numel() for p in model.parameters()), "seconds": time.perf_counter() - start,
-                  "kilobytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before}))
+print(json.dumps({"parameters": sum(p.numel() for p in model.parameters()),
+                  "seconds": time.perf_counter() - start, "kilobytes": peak() - before}))
 """
 
 

@@ -65,7 +65,9 @@ Open = Callable[[Path, np.random.Generator], None]  # makes a case in a folder a
 
 
 def flipped(whole: bytes, draw: np.random.Generator, still: bool = False) -> bytes:
-    """A few bytes flipped, removed, repeated or cut off; `still`: all others stay where they are."""
+    """A few bytes flipped, removed, repeated or cut off; `still`: all others stay where they
+    are.
+    """
     held = bytearray(whole)
     for _ in range(int(draw.integers(1, 6))):
         at = int(draw.integers(max(1, len(held) - 1)))
@@ -621,7 +623,9 @@ def plausible(verb: str, action: Any, folder: Path) -> list[Any]:
 
 
 def command_line(folder: Path, draw: np.random.Generator) -> list[str]:
-    """A random line: a verb, its positional words and a few of its options, most of them plausible."""
+    """A random line: a verb, its positional words and a few of its options, most of them
+    plausible.
+    """
     from weft.commands.verbs import parser
 
     verbs: Any = next(action.choices for action in parser()._actions if action.choices)

@@ -117,7 +117,7 @@ def test_storage_that_cannot_be_reached_is_reported_and_training_continues(
     assert "step-000000001 is saved here, but not copied" in lines[0]
 
 
-def test_where_uploads_are_slower_than_saves_the_newest_is_copied_and_nothing_waits_for_what_is_gone(
+def test_where_uploads_are_slower_than_saves_the_newest_checkpoint_is_copied(
     recipe: R.Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = copies(recipe)

@@ -57,7 +57,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def older(root: Path, patch: pytest.MonkeyPatch) -> str:
-    """The one before is taken, no tensor is made before that, and what was said of the damaged one."""
+    """The one before is taken, no tensor is made before that, and what was said of the
+    damaged one.
+    """
     said: list[str] = []
     with patch.context() as inside:
         inside.setattr(

@@ -301,7 +301,8 @@ SQUAD = """
 import sys
 from weft.data.reading.formats.squad import read_squad
 def peak():                                # getrusage would tell the parent's, where that is larger
-    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+    lines = open("/proc/self/status")
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
 before = peak()
 rows = sum(1 for _ in read_squad(sys.argv[1], (0.0, 1.0)))
 print(rows, peak() - before)

@@ -49,7 +49,9 @@ def while_saving(step: int, seconds: float) -> Plot:
 
 
 def hurt(recipe: R.Recipe, out: Path, draw: random.Random, seconds: float) -> None:
-    """A child that is killed at a drawn step, in a drawn save, or at a drawn moment by its parent."""
+    """A child that is killed at a drawn step, in a drawn save, or at a drawn moment by its
+    parent.
+    """
     way = draw.choice(["step", "save", "moment", "moment"])
     if way == "step":
         assert child(recipe, out, at_step(draw.randint(1, STEPS))) is None

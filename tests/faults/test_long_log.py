@@ -33,7 +33,9 @@ def text(step: int) -> str:
 
 
 def write_log(folder: Path, steps: int, every: int) -> R.Recipe:
-    """A run of this many steps, validated each `every`, that was refused one step at its beginning."""
+    """A run of this many steps, validated each `every`, that was refused one step at its
+    beginning.
+    """
     recipe = partial_recipe(gpt(), R.CausalLM(), data=DATA, steps=2 * steps, eval_every=every)
     (folder / "recipe.json").write_text(recipe.to_json())
     with (folder / "log.jsonl").open("w") as log:

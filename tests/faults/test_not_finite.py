@@ -181,7 +181,7 @@ def good(out: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])
-def test_beyond_the_budget_the_run_ends_with_one_line_every_refusal_is_logged_and_only_good_numbers_are_saved(
+def test_beyond_the_budget_the_run_ends_with_one_line_and_only_good_numbers_are_saved(
     where: str, whole: Whole, tmp_path: Path
 ) -> None:
     recipe = replace(

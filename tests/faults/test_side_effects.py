@@ -26,9 +26,11 @@ STATE = """
 import os, pickle, random, signal, threading
 import numpy as np, torch
 state = lambda: (
-    random.getstate(), pickle.dumps(np.random.get_state()), torch.get_rng_state().tolist(), torch.initial_seed(),
-    signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), torch.get_num_threads(), torch.get_default_dtype(),
-    torch.are_deterministic_algorithms_enabled(), dict(os.environ), threading.active_count(), os.getcwd(),
+    random.getstate(), pickle.dumps(np.random.get_state()), torch.get_rng_state().tolist(),
+    torch.initial_seed(), signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM),
+    torch.get_num_threads(), torch.get_default_dtype(),
+    torch.are_deterministic_algorithms_enabled(), dict(os.environ), threading.active_count(),
+    os.getcwd(),
 )
 before = state()
 import weft, weft.cli

@@ -73,9 +73,7 @@ def test_pieces_add_up_to_the_text_and_none_is_half_a_character(value: Any) -> N
             assert not any("\ufffd" in piece for piece in pieces)
 
 
-def test_a_token_that_shows_nothing_does_not_join_its_neighbours_and_a_spelled_capital_is_whole() -> (
-    None
-):
+def test_a_token_without_text_does_not_join_its_neighbours_and_a_capital_is_whole() -> None:
     tokenizer = fit_tokenizer(
         R.BPE(vocab_size=60, lowercase="marked"),
         lambda: ["ein hund im park und Ein mann ist da"] * 5,

@@ -107,7 +107,9 @@ def smaller(plain: Any) -> Any:
 
 
 def needed_model(recipe: R.Recipe) -> tuple[str, str] | None:
-    """The folder of a trained model that a recipe reads, and the recipe which would have made it."""
+    """The folder of a trained model that a recipe reads, and the recipe which would have made
+    it.
+    """
     folder = recipe.init_from or (
         recipe.task.teacher if isinstance(recipe.task, R.Distillation) else None
     )

@@ -36,7 +36,8 @@ def differences(part: str, golden: Golden, now: Golden) -> Iterator[str]:
     names = dict.fromkeys((*golden[part], *now[part]))
     for name in names:
         if name not in golden[part] or name not in now[part]:
-            yield f"{name}: {'not computed any more' if name in golden[part] else 'not in the golden file'}"
+            reason = "not computed any more" if name in golden[part] else "not in the golden file"
+            yield f"{name}: {reason}"
         elif (place := first_difference(golden[part][name], now[part][name], exact)) is not None:
             yield f"{name}: {place}"
 

@@ -6,11 +6,11 @@ decide the bits of a refactored Weft besides its arithmetic, and are taken from 
 does not reach:
 
 - The initial weights. Weft keys each tensor's random numbers by the parameter's name. Here every
-  tensor of one shape gets the same
-  numbers (`SameDraws`), so the initialisation's own rules (scales, gains, constants) still count; then the numbers of each parameter are
-  permuted by its shape and its place among the parameters of that shape (`permute`). Parameters are taken in registration order, which
-  a renaming keeps, and which the bits of a gradient's norm depend on anyway; counting per shape leaves room for parts of another shape
-  to move.
+  tensor of one shape gets the same numbers (`SameDraws`), so the initialisation's own rules
+  (scales, gains, constants) still count; then the numbers of each parameter are permuted by its
+  shape and its place among the parameters of that shape (`permute`). Parameters are taken in
+  registration order, which a renaming keeps, and which the bits of a gradient's norm depend on
+  anyway; counting per shape leaves room for parts of another shape to move.
 - The data: files of `data.py`, under the paths that the recipes name.
 """
 

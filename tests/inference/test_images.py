@@ -216,7 +216,9 @@ def test_images_of_a_table_are_classified(
 def test_the_other_columns_of_a_table_are_kept_and_bytes_are_not_printed(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A column called `file` is the user's own, and the column that holds images is read before it."""
+    """A column called `file` is the user's own, and the column that holds images is read
+    before it.
+    """
     image = next((folder / "data").rglob("*.png")).read_bytes()
     row = {
         "file": "cat.jpg",

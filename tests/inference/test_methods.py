@@ -241,9 +241,7 @@ def test_vectors_are_the_mean_the_first_or_the_last_of_transformers_own(tmp_path
     ).tolist() == pytest.approx([1.0] * len(TEXTS))
 
 
-def test_what_was_tuned_reads_as_far_as_its_model_and_what_began_from_nothing_as_far_as_its_rows() -> (
-    None
-):
+def test_a_tuned_model_reads_its_whole_length_and_one_from_scratch_that_of_its_rows() -> None:
     head = S.ClassifierHead(num_labels=2)
     texts = [(f"{'the man ' * 12}{end}", None) for end in ("runs", "flies")]
     for init_from, alike in ((None, True), ("before", False)):

@@ -1,4 +1,6 @@
-"""Folders in and out: nothing is lost, nothing is guessed, and what is wrong is named in one line."""
+"""Folders in and out: nothing is lost, nothing is guessed, and what is wrong is named in one
+line.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""Folders are read slice by slice and written tensor by tensor: no model is ever whole in memory."""
+"""Folders are read slice by slice and written tensor by tensor: no model is ever whole in
+memory.
+"""
 
 import json
 import weakref

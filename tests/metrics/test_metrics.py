@@ -54,9 +54,7 @@ def test_accuracy_f1_and_matthews_are_scikit_learns(kinds: int) -> None:
             )
 
 
-def test_a_classifier_that_always_says_the_same_has_no_correlation_and_no_f1_of_the_other_class() -> (
-    None
-):
+def test_a_constant_classifier_has_no_correlation_and_no_f1_of_the_other_class() -> None:
     assert dict(classification_metrics(["a"] * 4, ["a", "b", "a", "a"], ("a", "b"))) == {
         "accuracy": 0.75,
         "f1": 0.0,

@@ -41,12 +41,26 @@ class Browser:
         )
         self.process = subprocess.Popen(
             [
-                sys.executable, "-c", begin, str(read_there), str(write_there), program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                "--remote-debugging-pipe", f"--user-data-dir={folder}", f"--window-size={width},{height}",
-                "--disable-background-networking", "about:blank",
+                sys.executable,
+                "-c",
+                begin,
+                str(read_there),
+                str(write_there),
+                program,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--remote-debugging-pipe",
+                f"--user-data-dir={folder}",
+                f"--window-size={width},{height}",
+                "--disable-background-networking",
+                "about:blank",
             ],
-            pass_fds=(read_there, write_there), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            pass_fds=(read_there, write_there),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(read_there)
         os.close(write_there)
         self.read = os.fdopen(read_here, "rb", 0)
@@ -60,7 +74,13 @@ class Browser:
         for domain in ("Page", "Runtime", "Network"):
             self.send(f"{domain}.enable")
         # A headless window may load a page before it has its size, and without the focus.
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)  # fmt: skip
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         self.send("Emulation.setFocusEmulationEnabled", enabled=True)
 
     def page_target(self) -> str:
@@ -113,7 +133,12 @@ class Browser:
         return result["result"].get("value")
 
     def press(self, key: str, shift: bool = False) -> None:
-        fields = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key], "modifiers": 8 * shift}  # fmt: skip
+        fields = {
+            "key": key,
+            "code": key,
+            "windowsVirtualKeyCode": KEYS[key],
+            "modifiers": 8 * shift,
+        }
         text = {"text": "\r"} if key == "Enter" else {}
         self.send("Input.dispatchKeyEvent", type="keyDown", **fields, **text)
         self.send("Input.dispatchKeyEvent", type="keyUp", **fields)

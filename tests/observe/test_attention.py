@@ -79,9 +79,14 @@ def test_maps_of_rows_that_are_computed_in_parts_are_whole_and_change_no_bit() -
     window = S.SlidingWindow(before=31, after=0)
     for pattern in (S.CausalAttention(), window):
         blocks = tuple(
-            S.replace(b, attention=S.replace(b.attention, inner=S.replace(b.attention.inner, pattern=pattern)))
+            S.replace(
+                b,
+                attention=S.replace(
+                    b.attention, inner=S.replace(b.attention.inner, pattern=pattern)
+                ),
+            )
             for b in spec.decoder.blocks
-        )  # fmt: skip
+        )
         model = random_model(S.replace(spec, decoder=S.replace(spec.decoder, blocks=blocks))).eval()
         ids = torch.randint(0, 19, (1, 600))
         documents = torch.arange(600)[None] // 150 + 1

@@ -92,7 +92,13 @@ def test_of_long_inputs_the_strongest_links_stand_at_their_exact_places(
 def test_a_long_input_of_a_large_model_is_a_page_under_ten_megabytes() -> None:
     """Even of weights that are all alike, which compress least."""
     observation = small_observation(heads=12, layers=12, tokens=512)
-    rollout = AttentionPanel("encoder rollout", tuple(range(12)), tuple(random_map(1, 512, 512) for _ in range(12)), observation.panels[0].queries, observation.panels[0].keys)  # fmt: skip
+    rollout = AttentionPanel(
+        "encoder rollout",
+        tuple(range(12)),
+        tuple(random_map(1, 512, 512) for _ in range(12)),
+        observation.panels[0].queries,
+        observation.panels[0].keys,
+    )
     both = Observation("large", "", (*observation.panels, rollout), observation.lens)
     assert len(page_html(both).encode()) < 10_000_000
 
@@ -128,7 +134,9 @@ def contrast(one: str, other: str) -> float:
 
 def mixed(one: str, other: str, share: float) -> str:
     sides = [[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in (one, other)]
-    return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in zip(*sides, strict=True))  # fmt: skip
+    return "#" + "".join(
+        f"{round(a * share + b * (1 - share)):02x}" for a, b in zip(*sides, strict=True)
+    )
 
 
 def test_texts_and_controls_have_the_contrast_that_wcag_asks_for() -> None:
@@ -177,7 +185,9 @@ def test_a_decoder_shows_the_last_positions_of_a_long_text() -> None:
 
 
 def test_an_encoder_decoder_shows_both_and_what_is_between() -> None:
-    spec = weft.with_dropout(weft.transformer(depth=2, width=32, heads=4, hidden=48, vocab_size=tokenizer().size), 0.0)  # fmt: skip
+    spec = weft.with_dropout(
+        weft.transformer(depth=2, width=32, heads=4, hidden=48, vocab_size=tokenizer().size), 0.0
+    )
     model = OpenModel("small", weft.build(spec).eval(), tokenizer(), None, Path("."))
     observation = look(model, TEXT, target="he said yes !")
     kinds = {panel.kind: panel for panel in observation.panels}
@@ -221,7 +231,11 @@ def test_look_writes_a_page_and_pictures(
     assert summary["bytes"] == page.stat().st_size
     assert summary["attention"][0]["layers"] == 2
     pictures = {}
-    for name, more in {"heads.png": [], "head.png": ["--layer", "2", "--head", "3"], "heads.svg": []}.items():  # fmt: skip
+    for name, more in {
+        "heads.png": [],
+        "head.png": ["--layer", "2", "--head", "3"],
+        "heads.svg": [],
+    }.items():
         assert main(["look", str(folder), TEXT, "--output", str(tmp_path / name), *more]) == 0
         pictures[name] = (tmp_path / name).read_bytes()
     assert pictures["heads.svg"].lstrip().startswith(b"<?xml")
@@ -384,7 +398,9 @@ def test_a_large_page_opens_nearly_as_fast_as_its_bytes_are_read(
     text = page_html(small_observation(heads=12, layers=12, tokens=512))
     page.write_text(text)
     bare.write_text(f"<!doctype html><script type='text/plain'>{'A' * len(text)}</script>")
-    rounds = [(load_milliseconds(browser, bare), load_milliseconds(browser, page)) for _ in range(4)]  # fmt: skip
+    rounds = [
+        (load_milliseconds(browser, bare), load_milliseconds(browser, page)) for _ in range(4)
+    ]
     fastest_bare, fastest_page = map(min, zip(*rounds, strict=True))
     assert fastest_page < 6 * fastest_bare
     assert browser.evaluate("document.querySelectorAll('#overview canvas').length") == 144

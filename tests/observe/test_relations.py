@@ -87,7 +87,11 @@ def test_the_strongest_link_is_to_another_word() -> None:
 
 
 def test_the_best_head_and_offset_are_those_of_a_count_by_hand() -> None:
-    sentences = [([1, -1, 1, 2], ["det", "root", "obj", "det"]), ([2, 2, -1, 4, 2], ["det", "obj", "root", "det", "obj"]), ([-1, 0, 1], ["root", "obj", "det"])]  # fmt: skip
+    sentences = [
+        ([1, -1, 1, 2], ["det", "root", "obj", "det"]),
+        ([2, 2, -1, 4, 2], ["det", "obj", "root", "det", "obj"]),
+        ([-1, 0, 1], ["root", "obj", "det"]),
+    ]
     maps = [random_map(2, 3, len(heads), len(heads)) for heads, _ in sentences]
     counts = RelationCounts()
     for weight, (heads, relations) in zip(maps, sentences, strict=True):
@@ -117,7 +121,12 @@ def test_the_best_head_and_offset_are_those_of_a_count_by_hand() -> None:
             best = max(every, key=lambda p: right(score.relation, *p[1:], p[0], 1 - half))
             held_out += right(score.relation, *best[1:], best[0], half)
         assert score.held_out == held_out / score.links
-        offsets = [to - word for heads, names in sentences for word, (to, name) in enumerate(zip(heads, names, strict=True)) if name == score.relation]  # fmt: skip
+        offsets = [
+            to - word
+            for heads, names in sentences
+            for word, (to, name) in enumerate(zip(heads, names, strict=True))
+            if name == score.relation
+        ]
         assert score.baseline == max(map(offsets.count, offsets)) / score.links
         assert offsets.count(score.offset) == max(map(offsets.count, offsets))
 

@@ -77,7 +77,9 @@ def test_filters_are_the_eigenvectors_of_the_covariance() -> None:
     assert observe.patch_filters(tiny_model("cct")) is None  # a stem of convolutions
 
 
-@pytest.mark.parametrize(("size", "shift", "grid"), [(3, 1, (6, 9)), (3, 0, (6, 6)), (4, 2, (6, 7)), (7, 3, (5, 4))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("size", "shift", "grid"), [(3, 1, (6, 9)), (3, 0, (6, 6)), (4, 2, (6, 7)), (7, 3, (5, 4))]
+)
 def test_windows_stand_at_their_places_on_the_image(
     size: int, shift: int, grid: tuple[int, int]
 ) -> None:

@@ -626,7 +626,9 @@ def spread(t: Tensor, gain: float) -> float:
 
 
 class Lifted(TorchFunctionMode):
-    """What transformers casts to fp32 stays fp64: rotary tables, RMS norms, the softmax, routing."""
+    """What transformers casts to fp32 stays fp64: rotary tables, RMS norms, the softmax,
+    routing.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         wide = {torch.float32: torch.float64}

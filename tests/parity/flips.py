@@ -26,7 +26,7 @@ LIMIT = 1e-4
 EXEMPT = {
     r" init\b|\.init_gain |layer_scale\.initial ": "acts on the initial weights only",
     r"\.(dropout|drop_path|load_balance_weight|router_z_weight) ": "acts in training only",
-    r" special_tokens\b": "names token ids for data and decoding; a forward is given ids and a mask",
+    r" special_tokens\b": "names token ids for data and decoding, not for a forward",
     r" context_length ": "the length it was trained for, where nothing is shaped by it",
     r" head\.labels ": "names for people",
     r" layer_mix ": "a new head's input, which no published class has; "

@@ -77,7 +77,9 @@ def stack_of(case: Case) -> str:
 
 
 def test_learned_biases_of_scores_are_near() -> None:
-    """A position bias that is trained takes torch's unfused path, whose copies depend on strides."""
+    """A position bias that is trained takes torch's unfused path, whose copies depend on
+    strides.
+    """
     case = CASES["t5"]
     planned = of_one_block(planned_bytes, case, False, False)
     assert planned == pytest.approx(of_one_block(saved_bytes, case, False), rel=0.06)

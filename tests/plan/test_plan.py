@@ -19,7 +19,10 @@ from weft.support.console import format_number
 
 H100 = accelerator("h100")
 A100 = accelerator("a100")
-GPT2, GPT3 = (workload_of_spec(name, spec) for name, spec in (("gpt2", weft.gpt2("xl")), ("gpt3", weft.gpt3("175b"))))  # fmt: skip
+GPT2, GPT3 = (
+    workload_of_spec(name, spec)
+    for name, spec in (("gpt2", weft.gpt2("xl")), ("gpt3", weft.gpt3("175b")))
+)
 
 
 def test_a_plan_fits_and_no_other_layout_is_faster() -> None:
@@ -64,7 +67,10 @@ def test_what_does_not_fit_is_refused_with_a_plan_that_does() -> None:
         find_plan(GPT3, H100, Wishes(devices=8))
     words = str(refused.value).split("the fewest devices that fit are ")[1].split()
     given = dict(zip(words[::2], words[1::2], strict=False))
-    wishes = Wishes(*(int(given[f"--{name}"]) for name in ("gpus", "tensor", "shard", "micro-batch-size")), checkpointing="--checkpointing" in words)  # fmt: skip
+    wishes = Wishes(
+        *(int(given[f"--{name}"]) for name in ("gpus", "tensor", "shard", "micro-batch-size")),
+        checkpointing="--checkpointing" in words,
+    )
     assert find_plan(GPT3, H100, wishes).fits
 
 

@@ -49,7 +49,9 @@ def test_the_fused_kernel_is_the_open_one_to_1e6_in_fp32_forward_and_backward(
 
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_learned_bias_has_its_gradient_from_products_as_in_the_open(rows: int) -> None:
-    """As Swin's windows and T5's distances have it; some pairs are masked, one query sees nothing."""
+    """As Swin's windows and T5's distances have it; some pairs are masked, one query sees
+    nothing.
+    """
     g = torch.Generator().manual_seed(5)
     q, k, v = (torch.randn(2, 4, n, 8, generator=g) for n in (5, 7, 7))
     bias = torch.randn(rows, 4, 5, 7, generator=g)

@@ -20,7 +20,9 @@ def normalised(x: Tensor, gain: Tensor) -> Tensor:
 
 
 def rotated(x: Tensor) -> Tensor:
-    """Pairs (i, i + half) of each head turned by position · 10000^(-i / half), as complex numbers."""
+    """Pairs (i, i + half) of each head turned by position · 10000^(-i / half), as complex
+    numbers.
+    """
     half = x.shape[-1] // 2
     speed = 10_000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
     angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * speed

@@ -20,7 +20,8 @@ load_code(["opt.py"])
 import weft
 from weft.testing import check_family
 check_family(weft.opt, depth=2, width=16, heads=2, hidden=24, vocab_size=40, positions=12)
-assert [weft.opt(size).parameter_count() for size in ("125m", "1.3b")] == [125_239_296, 1_315_758_080]
+counts = [weft.opt(size).parameter_count() for size in ("125m", "1.3b")]
+assert counts == [125_239_296, 1_315_758_080]
 """
 
 
@@ -29,7 +30,9 @@ def published(folder: Path) -> Path:
     """A small OPT with random weights, as transformers saves it."""
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "word_embed_proj_dim": 32, "ffn_dim": 48, "vocab_size": 67}
-    config = hf.OPTConfig(**sizes, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=32)  # fmt: skip
+    config = hf.OPTConfig(
+        **sizes, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=32
+    )
     model = hf.OPTForCausalLM(config)
     for p in model.parameters():
         torch.nn.init.normal_(p, 0.0 if p.dim() > 1 else 0.5, 0.2)

@@ -134,9 +134,13 @@ def test_models_of_one_task_cost_a_third_of_the_mixed_one() -> None:
 def test_the_auxiliary_loss_is_all_that_differs() -> None:
     pretrained = auxiliary_lm.pretraining(10)
     with_it, without = (
-        auxiliary_lm.tuning("reviews", weight, 0, pretrained, Path("runs/gpt")) for weight in (0.5, 0.0)
-    )  # fmt: skip
-    assert R.replace_path(R.replace_path(with_it, "task.lm_weight", 0.0), "name", without.name) == without  # fmt: skip
+        auxiliary_lm.tuning("reviews", weight, 0, pretrained, Path("runs/gpt"))
+        for weight in (0.5, 0.0)
+    )
+    assert (
+        R.replace_path(R.replace_path(with_it, "task.lm_weight", 0.0), "name", without.name)
+        == without
+    )
 
 
 def test_an_exponent_reads_the_small_language_more_often() -> None:

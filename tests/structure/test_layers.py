@@ -87,8 +87,6 @@ NOT_MIRRORED = (
 LARGE = {
     "commands/evaluate.py:evaluate": "the verb: data, options and two kinds of report",
     "data/batches/loader.py:__init__": "what a batch depends on",
-    "data/shards/store.py": "one format, its reader and its checks",
-    "data/tokenizing/tokenizer.py:__init__": "one reading of tokenizer.json, with its checks",
     "generate/decoding.py:decode_steps": "one loop over tokens",
     "generate/speculative.py:speculative_generate": "two models and one sampling",
     "generate/text_generator.py:generate": "one parameter per option of the command",
@@ -96,10 +94,6 @@ LARGE = {
     "nn/kernels/block_local.py:forward": "the arguments of a kernel",
     "runs/train.py:run_steps": "a run from its recipe to its last checkpoint",
     "spec/check.py:check_parts": "one check per kind of part, in the order of the block",
-    "tasks/base.py": "what every task consists of",
-    "tasks/masked_lm.py:__init__": "BERT, RoBERTa, SpanBERT and next sentence share one table of "
-    "tokens",
-    "training/checkpoints/checkpoint.py": "one format: its writer, its reader and their checks",
     "training/loop.py:train_step": "one step of training, in the order in which it happens",
 }
 FILES = sorted(WEFT.rglob("*.py"))
@@ -323,17 +317,17 @@ def statements(node: ast.AST) -> int:
 
 
 def too_large(path: Path) -> Iterator[tuple[str, str]]:
-    """Files over 200 statements, functions over 25, signatures over 8 parameters, each with its
-    size.
+    """Files over 250 statements, functions over 30, signatures over 8 parameters, each with its
+    size. Code of about 200 and 25 passes, whether an idea has a line of its own or not.
     """
     tree = ast.parse(path.read_text())
     name = str(path.relative_to(WEFT))
-    if statements(tree) > 200:
+    if statements(tree) > 250:
         yield name, f"{statements(tree)} statements"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             parameters = len(node.args.args) + len(node.args.kwonlyargs)
-            if statements(node) > 25:
+            if statements(node) > 30:
                 yield f"{name}:{node.name}", f"{statements(node)} statements"
             elif parameters > 8 and package(path) != "families":
                 yield f"{name}:{node.name}", f"{parameters} parameters"

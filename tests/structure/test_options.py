@@ -23,8 +23,11 @@ from weft.support.options.shared import SamplingOptions, TableOptions, VerbOptio
 VERBS = {verb.name: verb for verb in all_verbs()}
 # option: what may differ between verbs, and why
 EXCEPTIONS = {
-    "--output": ({"metavar", "help", "default"}, "a folder of shards, a run, a file of predictions "
-                                                 "or of a receipt; a page has a name to begin with"),
+    "--output": (
+        {"metavar", "help", "default"},
+        "a folder of shards, a run, a file of predictions "
+        "or of a receipt; a page has a name to begin with",
+    ),
     "--max-bad-row-fraction": ({"default"}, "every row of an input file gets its own prediction"),
     "--device": ({"default"}, "the recipe of a run names its device"),
     "--precision": ({"default", "choices", "help"}, "a recipe names its own; auto is for training"),
@@ -33,24 +36,37 @@ EXCEPTIONS = {
     "--task": ({"default", "help"}, "tune and evaluate know different tasks"),
     "--batch-size": ({"help"}, "rows per step in training, per forward pass elsewhere"),
     "--valid": ({"default"}, "tune takes a tenth of the data; a probe is judged on other images"),
-    "--seeds": ({"default", "help"}, "tune looks at the number of rows; a probe fits in closed form"),
-    "--shots": ({"default", "help", "bounds"}, "evaluate puts examples into a prompt, none at "
-                                               "first; a probe fits on images per class"),
-    "--draw": ({"default", "help", "metavar"}, "boxes are drawn if asked for, into a folder for "
-                                               "several images; a reconstruction is a picture"),
-    "--shard": ({"bounds", "default", "type", "metavar", "help"}, "a part of a data set that one "
-                                                                  "of several jobs prepares; "
-                                                                  "devices that share weights"),
+    "--seeds": (
+        {"default", "help"},
+        "tune looks at the number of rows; a probe fits in closed form",
+    ),
+    "--shots": (
+        {"default", "help", "bounds"},
+        "evaluate puts examples into a prompt, none at first; a probe fits on images per class",
+    ),
+    "--draw": (
+        {"default", "help", "metavar"},
+        "boxes are drawn if asked for, into a folder for "
+        "several images; a reconstruction is a picture",
+    ),
+    "--shard": (
+        {"bounds", "default", "type", "metavar", "help"},
+        "a part of a data set that one of several jobs prepares; devices that share weights",
+    ),
     "--seed": ({"default"}, "generate samples once any sampling option is given"),
     "--top-k": ({"default", "metavar", "help"}, "tokens to sample from, and predictions to show"),
     "--num-beams": ({"default"}, "generate decodes greedily, or samples"),
-    "--max-length": ({"default", "bounds"}, "a row of fine-tuning holds its special tokens and a "
-                                            "word"),
+    "--max-length": (
+        {"default", "bounds"},
+        "a row of fine-tuning holds its special tokens and a word",
+    ),
     "--pooling": ({"default"}, "features of images begin with the class token"),
     "--language": ({"default", "help"}, "the language of the text, and of the reference"),
-    "--no-answer-threshold": ({"default"}, "answer always answers; SQuAD 2.0's metric has a "
-                                           "threshold"),
-}  # fmt: skip
+    "--no-answer-threshold": (
+        {"default"},
+        "answer always answers; SQuAD 2.0's metric has a threshold",
+    ),
+}
 
 
 def described(field: OptionField) -> dict[str, object]:
@@ -120,12 +136,22 @@ PYTHON: dict[str, tuple[type[Options], set[str], str]] = {
     "tune": (api.TuneCall, set(), ""),
     "evaluate": (
         api.EvaluateCall,
-        {"name", "output", "few_shot", "arithmetic", "shots", "examples", "label_texts", "num_questions", "seed"},
+        {
+            "name",
+            "output",
+            "few_shot",
+            "arithmetic",
+            "shots",
+            "examples",
+            "label_texts",
+            "num_questions",
+            "seed",
+        },
         "Python has the model and the metrics themselves; in-context evaluation is of the command "
         "alone",
     ),
     "look": (api.LookCall, {"name", "open"}, "Python has the model itself, and no browser to open"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("verb", PYTHON)

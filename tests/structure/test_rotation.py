@@ -25,7 +25,8 @@ def test_good(): pass
 def test_bad(): assert not BAD
 
 @pytest.mark.ray
-def test_on_ray(): pytest.importorskip("no_such_ray", reason="no_such_ray is not installed (pip install it)")
+def test_on_ray():
+    pytest.importorskip("no_such_ray", reason="no_such_ray is not installed (pip install it)")
 
 def test_ordinary(): assert False
 """
@@ -128,7 +129,9 @@ def test_a_failing_test_or_a_missed_bug_fails_and_a_missing_package_is_named(tre
     write(tree, bad=True, missed="")
     code, output = rotate(tree, "--all")
     assert code == 1
-    assert [p for p, result in rows(output).items() if result == "FAILED"] == ["tests/test_a.py::test_bad"]  # fmt: skip
+    assert [p for p, result in rows(output).items() if result == "FAILED"] == [
+        "tests/test_a.py::test_bad"
+    ]
     write(tree, bad=False, missed="2")
     code, output = rotate(tree, "--all")
     assert code == 1

@@ -328,7 +328,9 @@ def test_an_error_keeps_its_type_and_its_steps() -> None:
 
 
 def test_what_a_run_says_in_python_names_calls_at_each_step_too() -> None:
-    """`weft.train` checks its arguments at the call, so it is a function that returns a generator."""
+    """`weft.train` checks its arguments at the call, so it is a function that returns a
+    generator.
+    """
     said = list[str]()
 
     def steps(report: Callable[[str], None]) -> Iterator[int]:

@@ -155,9 +155,7 @@ def test_soft_labels_are_the_teachers_at_a_temperature_scaled_by_its_square() ->
     assert soft_cross_entropy(teacher, teacher, 3.0) == 0
 
 
-def test_hard_distillation_is_half_label_on_the_class_token_and_half_choice_on_the_distillation_token() -> (
-    None
-):
+def test_hard_distillation_is_half_label_and_half_choice_of_the_teacher() -> None:
     """DeiT, equation 3."""
     corruption, objective, samples = built("images, hard")
     given = batch(corruption, rows(corruption, samples))

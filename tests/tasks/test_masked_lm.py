@@ -382,9 +382,7 @@ def test_the_coin_of_next_sentence_is_fair_and_lengths_do_not_tell_how_it_fell(
     assert total.max() == length
 
 
-def test_where_a_sentence_stands_alone_another_sample_gives_the_pair_and_the_row_is_decided_by_its_draw() -> (
-    None
-):
+def test_where_a_sentence_stands_alone_another_sample_gives_the_pair() -> None:
     lone = {"tokens": np.arange(5, 35), "documents": np.array([0]), "sentences": np.array([0])}
     two = [
         {**lone, "tokens": np.arange(40 * i, 40 * i + 30), "sentences": np.array([0, 12])}

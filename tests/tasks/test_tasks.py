@@ -1,4 +1,6 @@
-"""What does not fit a task is refused before the first step; the error names the part or the value."""
+"""What does not fit a task is refused before the first step; the error names the part or the
+value.
+"""
 
 from typing import Any
 
@@ -47,7 +49,12 @@ CLASS = R.Classification()
 MASKED = R.MaskedLM()
 WRONG_MODEL: list[tuple[str, R.Task, S.Spec, DataInfo]] = [
     ("with a decoder alone", CAUSAL, bert(), meta(TEXT)),
-    ("LMHead head, not ClassifierHead", CAUSAL, weft.gpt2(**SMALL, head=classes(2, pooling="last").head), meta(TEXT)),
+    (
+        "LMHead head, not ClassifierHead",
+        CAUSAL,
+        weft.gpt2(**SMALL, head=classes(2, pooling="last").head),
+        meta(TEXT),
+    ),
     ("61 tokens, the model 60", CAUSAL, gpt(), meta(TEXT, vocab_size=61)),
     (r"such as CausalLM\(\)", R.FixedBatch(size=1, length=1), gpt(), meta(TEXT)),  # type: ignore[list-item]
     ("with an encoder alone", MASKED, gpt(), meta(SENTENCES)),
@@ -70,7 +77,7 @@ WRONG_MODEL: list[tuple[str, R.Task, S.Spec, DataInfo]] = [
     ("LMHead head, not Token", replaced(generator=MODEL), MODEL, meta(SENTENCES)),
     ("num_labels=1", replaced(), S.replace(MODEL, head=tags().head), meta(SENTENCES)),
     (r"\(60, 16\), the model's \(60, 8\)", replaced(generator=bert()), MODEL, meta(SENTENCES)),
-]  # fmt: skip
+]
 WRONG_DATA: list[tuple[str, R.Task, S.Spec, DataInfo]] = [
     ("3 labels, the head 4", CLASS, classes(4), labelled(PAIR)),
     ("the data have none", CLASS, classes(), labelled(PAIR, labels=None)),
@@ -106,10 +113,15 @@ WRONG_VALUE: list[tuple[str, R.Task, S.Spec, DataInfo]] = [
     masked("random_token_rate = 0.3", random_token_rate=0.3),
     masked("random_token_rate = 0 ", mask_token_rate=0.0, random_token_rate=0.0),
     *(
-        (f"mask_rate = {rate} of 16", R.MaskedAutoencoding(mask_rate=rate), mae(), labelled(R.LabelledImages()))
+        (
+            f"mask_rate = {rate} of 16",
+            R.MaskedAutoencoding(mask_rate=rate),
+            mae(),
+            labelled(R.LabelledImages()),
+        )
         for rate in (0.99, 0.0)
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,9 @@ def test_rows_of_sentences_fit_the_length_and_use_most_of_it(value: Any) -> None
 
 
 def test_full_sentences_hold_nearly_all_of_the_text() -> None:
-    """A sentence that starts in one window and does not fit loses its end; nothing is read twice."""
+    """A sentence that starts in one window and does not fit loses its end; nothing is read
+    twice.
+    """
     corruption, samples = read(R.MaskedLM(), bert())
     seen = Counter(token for i in range(len(samples)) for token in samples[i]["tokens"].tolist())
     assert not seen - Counter(TEXT["tokens"].tolist())

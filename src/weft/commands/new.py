@@ -203,7 +203,9 @@ def recipe_name(data: Sequence[str], task: str | None) -> str:
 
 
 def recipe_file(name: str) -> str:
-    """Return the file of a recipe; a module of this name that Python imports is not shadowed by it."""
+    """Return the file of a recipe; a module of this name that Python imports is not shadowed
+    by it.
+    """
     modules = {*sys.stdlib_module_names, *packages_distributions()}
     return f"{name}-recipe.py" if name in modules else f"{name}.py"
 

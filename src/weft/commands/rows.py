@@ -149,7 +149,9 @@ def image_rows(options: TextOptions, rows: list[Fields], trained_on: str | None)
 
 
 def image_problem(item: "SourceRow", column: str, decode: bool) -> "BadRow | None":
-    """Return why a row has no image that can be read; None if it has one, or if it is not decoded."""
+    """Return why a row has no image that can be read; None if it has one, or if it is not
+    decoded.
+    """
     from ..inference.images import encoded_image
     from ..recipe.data.formats import BadRow
 

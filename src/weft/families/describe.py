@@ -105,7 +105,9 @@ class OfInstance:
 
 
 def call_parameters(family: Any) -> dict[str, Parameter]:
-    """Return the arguments of a family's call, with types in words; one of its size has no default."""
+    """Return the arguments of a family's call, with types in words; one of its size has no
+    default.
+    """
     built = signature(family.build_spec).parameters
     size_arguments = family.sizes[next(iter(family.sizes))]
     examples = {f.argument: f.default for f in family.fields if f.argument != "std"}

@@ -105,7 +105,9 @@ class TextGenerator:
         return self.tokenizer.special[name]
 
     def fill_template(self, text: str) -> str:
-        """Return the text in the template that a run was trained with, if that has a single column."""
+        """Return the text in the template that a run was trained with, if that has a single
+        column.
+        """
         one = isinstance(self.row, R.TemplatedPairs) and len(self.row.template_columns) == 1
         return (
             self.row.source_text({self.row.template_columns[0]: text})

@@ -1,4 +1,6 @@
-"""What a folder may claim: checked against the sizes of its files before anything is built from it."""
+"""What a folder may claim: checked against the sizes of its files before anything is built
+from it.
+"""
 
 from pathlib import Path
 

@@ -12,11 +12,14 @@ def words(text: str) -> list[str]:
 
 
 TITLES = words("""
-    Adj Adm Adv Asst Bart Bldg Brig Bros Capt Cmdr Col Comdr Con Corp Cpl DR Dr Ens Gen Gov Hon Hosp Insp Lt MM MR MRS MS Maj Messrs Mlle
-    Mme Mr Mrs Ms Msgr Op Ord Pfc Ph Prof Pvt Rep Reps Res Rev Rt Sen Sens Sfc Sgt Sr St Supt Surg v vs""")
+        Adj Adm Adv Asst Bart Bldg Brig Bros Capt Cmdr Col Comdr Con Corp Cpl DR Dr Ens Gen Gov
+    Hon Hosp Insp Lt MM MR MRS MS Maj Messrs Mlle
+        Mme Mr Mrs Ms Msgr Op Ord Pfc Ph Prof Pvt Rep Reps Res Rev Rt Sen Sens Sfc Sgt Sr St
+    Supt Surg v vs""")
 ROMAN = words("II III IV VI VII VIII IX XI XII XIII XIV XV XVI XVII XVIII XIX XX")
 GERMAN = words("""
-    Mio Mrd bzw usw d.h z.B u.a etc MwSt ggf vgl z.T sog sogen ff u.s.w Std evtl Chr u.U o.ä u.ä Ltd sen jun dgl Co zzt usf bzgl No Nos Art
+        Mio Mrd bzw usw d.h z.B u.a etc MwSt ggf vgl z.T sog sogen ff u.s.w Std evtl Chr u.U o.ä
+    u.ä Ltd sen jun dgl Co zzt usf bzgl No Nos Art
     Nr pp ca Ca""")
 # What keeps its full stop; upper and lower case matter, and German writes "10." for the tenth
 KEPT = {

@@ -55,7 +55,9 @@ class LayerCache:
         return self.keys_BGMK[:, :, :end], self.values_BGMK[:, :, :end]
 
     def make_room(self) -> tuple[int, int]:
-        """Return where the new tokens go, after dropping those that no window attends to any more."""
+        """Return where the new tokens go, after dropping those that no window attends to any
+        more.
+        """
         slots = self.slots
         end = slots.end - slots.begin
         if slots.dropped or end > self.keys_BGMK.shape[2]:

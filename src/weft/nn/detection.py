@@ -100,7 +100,9 @@ class AnchorRefinement:
         across: AttentionContext,
         concatenates: bool,
     ) -> tuple[AttentionContext, AttentionContext | AnchorContext]:
-        """Return the contexts of self-attention and cross-attention with the places of the boxes."""
+        """Return the contexts of self-attention and cross-attention with the places of the
+        boxes.
+        """
         first = len(self.references) == 1
         position_BND, centre_BND = self.target.place(x_BND, self.anchor_BN4, first)
         context = context._replace(position_BLD=position_BND)

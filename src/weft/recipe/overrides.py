@@ -93,7 +93,9 @@ def path_exists(tree: Any, names: list[str]) -> bool:
 
 
 def edit_plain(tree: Any, names: list[str], text: str, here: str, report: Report) -> Any:
-    """Return what `to_plain` wrote, with the parts at a path replaced; `here` is the path so far."""
+    """Return what `to_plain` wrote, with the parts at a path replaced; `here` is the path so
+    far.
+    """
     if not names:
         return parse_value(text, tree)
     name = names[0]

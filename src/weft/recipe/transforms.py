@@ -103,7 +103,9 @@ def transforms_for(task: Any, evaluation: bool) -> tuple[Transform, ...] | None:
 
 @choice
 class Resize(Transform):
-    """The shorter side becomes `size` pixels and the ratio stays; two sizes are rows and columns."""
+    """The shorter side becomes `size` pixels and the ratio stays; two sizes are rows and
+    columns.
+    """
 
     size: PositiveInt | tuple[PositiveInt, PositiveInt]
     max_size: PositiveInt | None = None  # of the longer side, where `size` is one number

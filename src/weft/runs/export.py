@@ -103,7 +103,9 @@ def remove_others(folder: Path) -> None:
 
 
 def export_checkpoint(folder: Path, out: Path, to: str, report: Callable[[str], None]) -> S.Spec:
-    """Write the newest checkpoint of a run that is not finished as a model folder; return its spec."""
+    """Write the newest checkpoint of a run that is not finished as a model folder; return its
+    spec.
+    """
     recipe = recipe_of(folder, report)
     checkpoint = latest_checkpoint(folder / "checkpoints", report)
     if checkpoint is None:

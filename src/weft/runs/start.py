@@ -121,7 +121,9 @@ def check_arguments(recipe: object, prepared: object) -> None:
 
 
 def check_metric_packages(task: R.Task, metric: str | None, data: R.Data) -> None:
-    """Raise ValueError before the first step, not at the first validation, if a package is missing."""
+    """Raise ValueError before the first step, not at the first validation, if a package is
+    missing.
+    """
     if not metric or data.valid is None:
         return
     for package, extra in task.metric_packages.items():

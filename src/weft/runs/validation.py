@@ -55,7 +55,9 @@ def validate_source(run: Run, data: EvaluationData) -> dict[str, float] | None:
 
 
 def validation_works(run: Run, samples: LengthLimitedSamples) -> Iterator[RankBatch]:
-    """Yield this rank's part of every sample, once, and show the progress of the run's validation."""
+    """Yield this rank's part of every sample, once, and show the progress of the run's
+    validation.
+    """
     recipe = run.recipe
     ranks = run.trainer.ranks
     planner = build_planner(recipe.batch, samples, recipe.seed)

@@ -95,7 +95,9 @@ class CausalAttention(Pattern):
 
 @choice
 class SlidingWindow(Pattern):
-    """A query at i sees keys from i - before to i + after (Beltagy et al. 2020, arXiv:2004.05150)."""
+    """A query at i sees keys from i - before to i + after (Beltagy et al. 2020,
+    arXiv:2004.05150).
+    """
 
     before: NonNegativeInt
     after: NonNegativeInt

@@ -87,7 +87,9 @@ class Block:
 
 @choice
 class ParallelBlock:
-    """Both branches read the same x and add to it (GPT-J; GPT-NeoX, arXiv:2204.06745, section 2.1)."""
+    """Both branches read the same x and add to it (GPT-J; GPT-NeoX, arXiv:2204.06745, section
+    2.1).
+    """
 
     attention: Branch
     feedforward: Branch

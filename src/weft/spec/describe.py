@@ -97,10 +97,14 @@ def wrap_in_norm(norm: Norm | None, text: str) -> str:
 
 
 def branch_term(b: Branch, memory: bool = False) -> str:
-    out = wrap_in_norm(
-        b.out, f"{class_name(b.inner)}({wrap_in_norm(b.before, 'x')}{', encoder' * memory})"
-    )
+    inputs = wrap_in_norm(b.before, "x") + (", encoder" if memory else "")
+    out = wrap_in_norm(b.out, f"{class_name(b.inner)}({inputs})")
     return f"LayerScale({out})" if b.layer_scale else out
+
+
+def residual_sum(b: Branch, memory: bool) -> str:
+    x = "x" if b.residual_scale == 1 else f"x * {b.residual_scale:.4g}"
+    return f"{x} + {branch_term(b, memory)}"
 
 
 def block_equation(block: Block | ParallelBlock) -> tuple[str, ...]:
@@ -109,7 +113,7 @@ def block_equation(block: Block | ParallelBlock) -> tuple[str, ...]:
         return (f"x <- x + {branch_term(block.attention)} + {branch_term(block.feedforward)}",)
     branches = ((block.attention, False), (block.cross_attention, True), (block.feedforward, False))
     return tuple(
-        f"x <- {wrap_in_norm(b.after, ('x' if b.residual_scale == 1 else f'x * {b.residual_scale:.4g}') + ' + ' + branch_term(b, memory))}"
+        f"x <- {wrap_in_norm(b.after, residual_sum(b, memory))}"
         for b, memory in branches
         if b is not None
     )

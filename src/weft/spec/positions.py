@@ -1,4 +1,6 @@
-"""Positions, which enter in four ways: at the input, at query and key, by rotation, on the score."""
+"""Positions, which enter in four ways: at the input, at query and key, by rotation, on the
+score.
+"""
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal

@@ -29,7 +29,9 @@ class SpecialTokens:
 
 @choice
 class Spec(SpecWithHead):
-    """source -> encoder and/or decoder -> head; a decoder alone reads the source, else the target."""
+    """source -> encoder and/or decoder -> head; a decoder alone reads the source, else the
+    target.
+    """
 
     width: PositiveInt
     source: Tokens | Patches | ResNet

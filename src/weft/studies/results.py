@@ -111,7 +111,9 @@ def trial_folders(plan: TunePlan) -> list[Path]:
 
 
 def recorded_trials(plan: TunePlan) -> dict[str, Result]:
-    """Return the trials in the table of results by name; none if the table is missing or damaged."""
+    """Return the trials in the table of results by name; none if the table is missing or
+    damaged.
+    """
     try:
         trials = json.loads((plan.folder / RESULTS_FILE).read_text())["trials"]
         return {one["trial"]: one for one in trials if isinstance(one[plan.metric], int | float)}

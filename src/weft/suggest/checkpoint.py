@@ -162,7 +162,9 @@ def with_finetune_dropout(spec: S.Spec, probability: float) -> S.Spec:
 
 
 def with_decoder_start(checkpoint: Checkpoint) -> S.Spec:
-    """Return the spec with the start token of its decoder, so that generation starts from it too."""
+    """Return the spec with the start token of its decoder, so that generation starts from it
+    too.
+    """
     spec = checkpoint.spec
     if spec.special_tokens.decoder_start is not None:
         return spec

@@ -146,7 +146,9 @@ def suffix_of(name: str) -> str:
 
 
 def text_paths(paths: Sequence[str]) -> list[str]:
-    """Return paths and patterns that name each file once; a folder becomes a pattern for its files."""
+    """Return paths and patterns that name each file once; a folder becomes a pattern for its
+    files.
+    """
     seen = set[str]()
     unique: list[str] = []
     for path in paths:

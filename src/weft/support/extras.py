@@ -2,5 +2,7 @@
 
 
 def install_extra(name: str) -> str:
-    """Return the command that installs the packages of an extra. Weft is on no package index yet."""
+    """Return the command that installs the packages of an extra. Weft is on no package index
+    yet.
+    """
     return f"pip install '.[{name}]' in the clone of Weft"

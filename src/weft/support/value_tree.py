@@ -9,7 +9,9 @@ LINE_WIDTH = 88  # columns of a line of a tree
 
 
 def fold_repeats(items: Sequence[T], longest: int = 6) -> list[tuple[int, Sequence[T]]]:
-    """Fold repeated patterns, so that a depth of 96 prints like a depth of one: (times, pattern)."""
+    """Fold repeated patterns, so that a depth of 96 prints like a depth of one: (times,
+    pattern).
+    """
     repeats = []
     i = 0
     while i < len(items):

@@ -17,7 +17,9 @@ from .task import TaskImplementation
 
 
 class MaskedAutoencodingPreprocess(Preprocess):
-    """The same number of patches is hidden in every image, any set of them as likely as any other."""
+    """The same number of patches is hidden in every image, any set of them as likely as any
+    other.
+    """
 
     terms = ("patch",)
 

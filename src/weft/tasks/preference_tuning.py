@@ -169,7 +169,9 @@ class PairwiseTask(TaskImplementation):
         return margins
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
-        """The share of pairs whose preferred answer is judged better, and by how much on average."""
+        """The share of pairs whose preferred answer is judged better, and by how much on
+        average.
+        """
         yield "accuracy", float(np.mean([margin > 0 for margin in predictions]))
         yield "margin", float(np.mean(predictions))
 

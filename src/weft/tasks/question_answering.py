@@ -156,7 +156,9 @@ class QuestionAnsweringTask(TaskImplementation):
         return plain
 
     def references(self, data: EvaluationData) -> Sequence[Any]:
-        """Return one window per sample with all answers of the file; training uses the first alone."""
+        """Return one window per sample with all answers of the file; training uses the first
+        alone.
+        """
         if data.source is None:
             raise ValueError("answers are scored against the file; give it with --data")
         questions = {

@@ -112,7 +112,9 @@ class TaskImplementation:
     def evaluate_model(
         self, opened: Any, data: EvaluationData, options: EvaluateOptions
     ) -> Metrics:
-        """Yield (name, value) for a model, as `weft evaluate` prints them, the same on every rank."""
+        """Yield (name, value) for a model, as `weft evaluate` prints them, the same on every
+        rank.
+        """
         yield from self.evaluate(self.predict_store(data.store, options), self.references(data))
 
 
@@ -140,8 +142,9 @@ def task_for_model(
     kind: type[TaskImplementation] = implementation(task)
     if kind.predict is TaskImplementation.predict:
         raise ValueError(
-            f"{opened.name} was trained with {type(task).__name__}, which makes no predictions; its loss is in the log of the run; "
-            "fine-tune the model with weft tune and evaluate that"
+            f"{opened.name} was trained with {type(task).__name__}, which makes no "
+            "predictions; its loss is in the log of the run; fine-tune the model with weft tune "
+            "and evaluate that"
         )
     return kind(task, TaskContext(opened.model.spec, info, seed, model=opened.model))
 

@@ -185,7 +185,9 @@ def closest_lengths(
 def truncate_pair(
     a: np.ndarray, b: np.ndarray, capacity: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Remove tokens from the longer side, each at random from its start or its end, until both fit."""
+    """Remove tokens from the longer side, each at random from its start or its end, until
+    both fit.
+    """
     if len(a) + len(b) <= capacity:
         return a, b
     keep_a = min(len(a), max(capacity - len(b), capacity - capacity // 2))

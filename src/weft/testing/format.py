@@ -73,7 +73,9 @@ def read_all(format: Format, source: Source, piece_bytes: int = ENDLESS) -> list
 
 
 def check_whole(format: Format, source: Source) -> list[SourceItem]:
-    """Check that the example has rows, none of them bad, and that a second reading gives the same."""
+    """Check that the example has rows, none of them bad, and that a second reading gives the
+    same.
+    """
     rows = read_all(format, source)
     assert rows, f"{format.name} reads no row of {source.paths[0]}"
     for item in rows:

@@ -38,12 +38,11 @@ def check_part(part: Any, width: int = 32, tokens: int = 24, heads: int = 4) -> 
     Every part is frozen, compares and hashes by content, and goes to JSON and back. Beyond that:
 
     - norm, feed-forward, attention, position bias, positions at the input: parameters and FLOPs are
-      those that are
-      counted, every parameter is registered and has a role and a gradient, results are finite (in bfloat16 too, and for
-      a vector of zeros) and the same each time, and no tensor forgets its device;
+      those that are counted, every parameter is registered and has a role and a gradient, results
+      are finite (in bfloat16 too, and for a vector of zeros) and the same each time, and no tensor
+      forgets its device;
     - norm, feed-forward: one vector of the same width and type per token, computed from that vector
-      alone; the input
-      stays as it is;
+      alone; the input stays as it is;
     - attention: a row does not depend on its batch, and a pattern that does not look ahead shows no
       later token;
     - position bias, positions at the input: they follow from the positions that are given (with a

@@ -1,4 +1,6 @@
-"""Conformance of the parts of a recipe: optimiser, schedule, batching, weight average, trainable."""
+"""Conformance of the parts of a recipe: optimiser, schedule, batching, weight average,
+trainable.
+"""
 
 import json
 from math import isfinite

@@ -197,7 +197,9 @@ def loss_and_gradient(
 def check_predictions(
     implementation: TaskImplementation, samples: LengthLimitedSamples, rows: list[ArrayRow]
 ) -> list[Any]:
-    """One plain value per sample, in order, the same alone, in a batch, and on any number of ranks."""
+    """One plain value per sample, in order, the same alone, in a batch, and on any number of
+    ranks.
+    """
     outputs, whole = batch_outputs(implementation, rows)
     predictions = implementation.predict(outputs, whole)
     assert len(predictions) == len(rows), f"{len(predictions)} predictions for {len(rows)} samples"

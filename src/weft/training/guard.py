@@ -9,7 +9,9 @@ from .. import recipe as R
 
 
 class LossGuardState:
-    """The state of the guard; it is part of the checkpoint, so that a resumed run decides the same."""
+    """The state of the guard; it is part of the checkpoint, so that a resumed run decides the
+    same.
+    """
 
     def __init__(self, guard: R.LossGuard) -> None:
         self.s = guard

@@ -1,4 +1,6 @@
-"""The loop: a generator of steps. A step is a pure function of the state before it and its number."""
+"""The loop: a generator of steps. A step is a pure function of the state before it and its
+number.
+"""
 
 import time
 from collections.abc import Callable, Iterator

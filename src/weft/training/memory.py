@@ -55,7 +55,9 @@ def available_bytes(device: torch.device, ranks: int = 1) -> int:
 
 
 def cgroup_available(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
-    """What a container's limit leaves beside what its processes hold; the cache of files gives way."""
+    """What a container's limit leaves beside what its processes hold; the cache of files
+    gives way.
+    """
     try:
         most = (root / "memory.max").read_text()
         memory_stat = (root / "memory.stat").read_text()

@@ -78,9 +78,7 @@ def test_started_at_a_steps_position_it_goes_on_as_if_never_stopped(kind: str) -
     assert all(a.step.next_position == b.step.position for a, b in pairwise(works))
 
 
-def test_augmented_mixed_and_repeated_images_are_the_same_on_any_workers_ranks_and_micro_batches() -> (
-    None
-):
+def test_augmented_images_are_the_same_on_any_workers_ranks_and_micro_batches() -> None:
     task, spec, info, samples = IMAGE_CASES["images, mixed"]()
     preprocess = build_task(task, spec, info).preprocess
     batching = R.FixedBatch(size=6, length=17, repeats=3)

@@ -29,9 +29,12 @@ EQUAL = R.ProportionalRates(exponent=0.0)
 
 def samples(*sizes: int, rates: R.MixingRates = EQUAL) -> MixtureSamples:
     return MixtureSamples(
-        [ListSamples([{"tokens": [part] * (1 + i % 7)} for i in range(size)]) for part, size in enumerate(sizes)],
+        [
+            ListSamples([{"tokens": [part] * (1 + i % 7)} for i in range(size)])
+            for part, size in enumerate(sizes)
+        ],
         rates,
-    )  # fmt: skip
+    )
 
 
 # Rates

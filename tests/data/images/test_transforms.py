@@ -1,4 +1,6 @@
-"""Transforms: what Pillow does, or a slow twin, from the same draws; boxes follow; chance is fair."""
+"""Transforms: what Pillow does, or a slow twin, from the same draws; boxes follow; chance is
+fair.
+"""
 
 from typing import Any
 

@@ -330,7 +330,9 @@ def test_parquet_of_images_is_read_with_its_labels_as_numbers_or_names(
 
 
 def labelled_by_datasets(path: Path, labels: list[int], names: list[str]) -> None:
-    """A table as the `datasets` library writes it: images, numbers, and what the numbers stand for."""
+    """A table as the `datasets` library writes it: images, numbers, and what the numbers
+    stand for.
+    """
     import datasets
 
     features = {"image": datasets.Image(), "label": datasets.ClassLabel(names=names)}

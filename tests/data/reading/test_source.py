@@ -792,7 +792,9 @@ def test_reading_labels_opens_no_image(
 def test_a_link_out_of_the_folder_of_a_tables_images_is_read_in_a_cache_of_the_hub_alone(
     tmp_path: Path, format: str
 ) -> None:
-    """snapshots/<revision>/images/0.png -> ../../../blobs/<hash>, as huggingface_hub lays it out."""
+    """snapshots/<revision>/images/0.png -> ../../../blobs/<hash>, as huggingface_hub lays it
+    out.
+    """
     snapshot = tmp_path / "snapshots" / "0123abcd"
     made = picture(tmp_path / "blobs" / "b0.png", 0)
     secret = tmp_path / "secret.png"

@@ -29,7 +29,10 @@ from weft.suggest.opening import open_tables
 from weft.suggest.suggest import suggest
 from weft.support.options.shared import RowOptions
 
-ROWS = [(f"the {kind} film is number {i}", ("neg", "pos")[i % 2]) for i, kind in enumerate("abcdefghij" * 6)]  # fmt: skip
+ROWS = [
+    (f"the {kind} film is number {i}", ("neg", "pos")[i % 2])
+    for i, kind in enumerate("abcdefghij" * 6)
+]
 RECORDS = [{"text": text, "label": label} for text, label in ROWS]
 NUMBERS = [{"text": text, "label": i % 2} for i, (text, _) in enumerate(ROWS)]
 
@@ -80,10 +83,22 @@ READ: dict[str, tuple[str | bytes, str, str, str, int]] = {
     "windows.csv": (delimited().replace("\n", "\r\n"), "csv", "text label", "neg pos", 60),
     "quoted.csv": (delimited(rows=QUOTED), "csv", "text label", "neg pos", 60),
     "no_header.csv": (delimited(header=""), "csv", "0 1", "neg pos", 60),
-    "other_names.csv": (delimited(header="review,sentiment"), "csv", "review sentiment", "neg pos", 60),
+    "other_names.csv": (
+        delimited(header="review,sentiment"),
+        "csv",
+        "review sentiment",
+        "neg pos",
+        60,
+    ),
     "capitals.csv": (delimited(header="Text,Label"), "csv", "Text Label", "neg pos", 60),
     "numbers.jsonl": (lines_of(NUMBERS), "jsonl", "text label", "0 1", 60),
-    "more.jsonl": (lines_of([{"id": i, **row, "more": {"a": [i]}} for i, row in enumerate(RECORDS)]), "jsonl", "text label", "neg pos", 60),
+    "more.jsonl": (
+        lines_of([{"id": i, **row, "more": {"a": [i]}} for i, row in enumerate(RECORDS)]),
+        "jsonl",
+        "text label",
+        "neg pos",
+        60,
+    ),
     "blank.csv": (delimited().replace("\n", "\n\n"), "csv", "text label", "neg pos", 60),
     "wide_row.csv": (with_line("a, b,neg"), "csv", "text label", "neg pos", 60),
     "short_row.csv": (with_line("alone"), "csv", "text label", "neg pos", 60),
@@ -91,32 +106,53 @@ READ: dict[str, tuple[str | bytes, str, str, str, int]] = {
     "empty_cell.csv": (with_line(",neg"), "csv", "text label", "neg pos", 60),
     "half.jsonl": (lines_of(RECORDS) + '{"text": "half', "jsonl", "text label", "neg pos", 60),
     "number.jsonl": (lines_of(RECORDS) + "7\n", "jsonl", "text label", "neg pos", 60),
-    "latin_row.csv": (delimited().encode() + "é,neg\n".encode("latin-1"), "csv", "text label", "neg pos", 60),
-}  # fmt: skip
+    "latin_row.csv": (
+        delimited().encode() + "é,neg\n".encode("latin-1"),
+        "csv",
+        "text label",
+        "neg pos",
+        60,
+    ),
+}
 BAD_CELLS = ("empty_cell.csv",)  # rows that can be read, but not learned from
 
 REFUSED: dict[str, tuple[str | bytes, str]] = {
     "empty.csv": ("", "no row|not one row"),
     "header.csv": ("text,label\n", "no row|not one row"),
     "twice.csv": (delimited(header="text,text"), "more than one column is named 'text'"),
-    "latin.csv": (delimited(rows=[(f"é {text}", label) for text, label in ROWS]).encode("latin-1"), "60 of 60 rows .*not UTF-8.*iconv -f latin1"),
+    "latin.csv": (
+        delimited(rows=[(f"é {text}", label) for text, label in ROWS]).encode("latin-1"),
+        "60 of 60 rows .*not UTF-8.*iconv -f latin1",
+    ),
     "utf16le.csv": (delimited().encode("utf-16-le"), "binary file.*iconv -f utf-16le"),
     "picture.csv": (PNG.getvalue() + bytes(500), "binary"),
     "cut.csv.gz": (gzip.compress(delimited().encode())[:-9], "cannot be unpacked"),
     "damaged.parquet": (parquet(RECORDS)[:-40] + b"PAR1", "cannot be read as Parquet"),
-    "many_bad.jsonl": ("".join(lines_of([row]) + '{"a\n' for row in RECORDS), "60 of 120 rows "
-                                                                              "cannot be read "
-                                                                              ".*lines 2, 4, 6"),
-    "mixed.json": (json.dumps([RECORDS[0], 2, 3, 4]), "3 of 4 rows cannot be read .*element 1 of "
-                                                      "the array is not an object"),
-}  # fmt: skip
+    "many_bad.jsonl": (
+        "".join(lines_of([row]) + '{"a\n' for row in RECORDS),
+        "60 of 120 rows cannot be read .*lines 2, 4, 6",
+    ),
+    "mixed.json": (
+        json.dumps([RECORDS[0], 2, 3, 4]),
+        "3 of 4 rows cannot be read .*element 1 of the array is not an object",
+    ),
+}
 
 LEARNED: dict[str, tuple[str | bytes, str]] = {
     "one_column.csv": ("text\n" + "a film\nb film\n" * 20, "only the column 'text', and no label"),
-    "one_class.csv": (delimited(rows=[(text, "x") for text, _ in ROWS]), "every row has label = 'x'"),
-    "no_label.csv": (delimited(rows=[(text, "") for text, _ in ROWS]), "label is empty in every row"),
-    "lists.jsonl": (lines_of([{"text": text, "label": [label]} for text, label in ROWS]), "label is empty in every row"),
-}  # fmt: skip
+    "one_class.csv": (
+        delimited(rows=[(text, "x") for text, _ in ROWS]),
+        "every row has label = 'x'",
+    ),
+    "no_label.csv": (
+        delimited(rows=[(text, "") for text, _ in ROWS]),
+        "label is empty in every row",
+    ),
+    "lists.jsonl": (
+        lines_of([{"text": text, "label": [label]} for text, label in ROWS]),
+        "label is empty in every row",
+    ),
+}
 
 
 class Answer(NamedTuple):

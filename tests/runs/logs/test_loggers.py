@@ -53,7 +53,9 @@ def trackers(recipe: R.Recipe, folder: Path, step: int) -> LogWriters:
 
 
 def write_lines(recipe: R.Recipe, folder: Path, kept: int, last: int) -> None:
-    """Continue after the checkpoint of a step until a kill; no checkpoint had seen its validation."""
+    """Continue after the checkpoint of a step until a kill; no checkpoint had seen its
+    validation.
+    """
     with RunLog(folder, kept, 0, trackers=trackers(recipe, folder, kept)) as log:
         if kept in (3, 5):
             log.validation(kept, "valid", {"loss": kept / 2})

@@ -16,7 +16,9 @@ from ..tensor_files import LazyTensors
 
 
 class ForeignTensors(NamedTuple):
-    """The tensors of the other side: their names, and one at a time, or a slice of one, on request."""
+    """The tensors of the other side: their names, and one at a time, or a slice of one, on
+    request.
+    """
 
     names: set[str]
     get: Callable[..., Tensor]  # (name), or (name, slices)

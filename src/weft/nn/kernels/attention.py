@@ -74,7 +74,9 @@ def sdpa_attention(
     dropout: float,
     softcap: float | None = None,
 ) -> Tensor:
-    """torch's own kernel, which has no soft cap; where its backward is slow, two matrix products."""
+    """torch's own kernel, which has no soft cap; where its backward is slow, two matrix
+    products.
+    """
     if softcap is not None:
         return eager_attention(
             q_BHLK,

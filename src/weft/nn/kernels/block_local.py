@@ -137,7 +137,9 @@ class BlockLocalAttention:
         parts: tuple[Tensor, Tensor, Tensor, Tensor | None],
         options: dict[str, Any],
     ) -> Tensor:
-        """Attention of a chunk's queries to its keys; the blocks stand side by side in the batch."""
+        """Attention of a chunk's queries to its keys; the blocks stand side by side in the
+        batch.
+        """
         q_BHLK, k_BGMK, v_BGMK, bias = parts
         B = len(q_BHLK)
         q = strided_windows(chunk.queries.pad(q_BHLK, 2), 2, self.size, self.size)

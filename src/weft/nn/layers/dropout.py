@@ -10,7 +10,9 @@ from ..kernels.keyed_random import MASK_LEVELS, random_mask, row_keys
 
 
 class Dropout(nn.Dropout):
-    """`document_ids_BL`: of packed rows, outside of the blocks, which know their tokens' documents."""
+    """`document_ids_BL`: of packed rows, outside of the blocks, which know their tokens'
+    documents.
+    """
 
     def forward(self, x: Tensor, document_ids_BL: Tensor | None = None) -> Tensor:
         if not self.training or not self.p:
@@ -22,7 +24,9 @@ class Dropout(nn.Dropout):
 
 
 class DropPath(nn.Module):
-    """A sample's whole update is dropped with probability `rate`; the others grow to keep the mean."""
+    """A sample's whole update is dropped with probability `rate`; the others grow to keep the
+    mean.
+    """
 
     def __init__(self, probability: float) -> None:
         super().__init__()

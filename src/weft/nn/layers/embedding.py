@@ -169,7 +169,9 @@ class PatchEmbedding(nn.Module):
 
 
 class ResNetEmbedding(ResNetLayer):
-    """Features of a convolutional network, one token per cell; the mask is True at visible pixels."""
+    """Features of a convolutional network, one token per cell; the mask is True at visible
+    pixels.
+    """
 
     def __init__(self, spec: S.ResNet, width: int) -> None:
         super().__init__(spec)

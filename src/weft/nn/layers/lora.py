@@ -14,7 +14,9 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class LoRALinear(nn.Linear):
-    """y = x Wᵀ + b + scale · x Aᵀ Bᵀ. W and b stay; A is `narrow`, B is `widen`, which starts at 0."""
+    """y = x Wᵀ + b + scale · x Aᵀ Bᵀ. W and b stay; A is `narrow`, B is `widen`, which starts
+    at 0.
+    """
 
     scale: float
     narrow: nn.Parameter

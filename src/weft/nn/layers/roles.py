@@ -125,7 +125,9 @@ def copy_roles(source: nn.Module, target: M) -> M:
 
 
 def with_scope(module: M, **facts: Any) -> M:
-    """Declare facts of every parameter inside a module; a module further inside may say otherwise."""
+    """Declare facts of every parameter inside a module; a module further inside may say
+    otherwise.
+    """
     vars(module).setdefault("declared_scope", {}).update(facts)
     return module
 

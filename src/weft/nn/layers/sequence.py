@@ -52,7 +52,9 @@ class HiddenStates:
 
 
 def pick_tokens(t: Tensor, index_BS: Tensor) -> Tensor:
-    """Return t at the tokens `index_BS`; t is (B, L) or (B, L, D), where B may be 1 for all rows."""
+    """Return t at the tokens `index_BS`; t is (B, L) or (B, L, D), where B may be 1 for all
+    rows.
+    """
     t = t.expand(len(index_BS), *t.shape[1:])
     if t.dim() == 2:
         return t.gather(1, index_BS)

@@ -13,7 +13,9 @@ from .tokenizers import TokenizerSpec
 
 
 class DataPart(NamedTuple):
-    """One source of a split, and what its rows hold; `name` is that of the folder with its shards."""
+    """One source of a split, and what its rows hold; `name` is that of the folder with its
+    shards.
+    """
 
     name: str
     source: Source

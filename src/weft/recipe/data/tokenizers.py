@@ -42,7 +42,9 @@ class ByteBPE(TokenizerSpec):
 
 @choice
 class BPE(TokenizerSpec):
-    """BPE over characters, one vocabulary for all columns (Sennrich et al. 2016, arXiv:1508.07909)."""
+    """BPE over characters, one vocabulary for all columns (Sennrich et al. 2016,
+    arXiv:1508.07909).
+    """
 
     name = "bpe"
 
@@ -66,7 +68,9 @@ class WordPiece(TokenizerSpec):
 
 @choice
 class Unigram(TokenizerSpec):
-    """The most likely segmentation under a unigram model of pieces (Kudo 2018, arXiv:1804.10959)."""
+    """The most likely segmentation under a unigram model of pieces (Kudo 2018,
+    arXiv:1804.10959).
+    """
 
     name = "unigram"
 

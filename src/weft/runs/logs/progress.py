@@ -59,7 +59,9 @@ class ProgressLine:
 
 
 class CountProgressLine(ProgressLine):
-    """How many are done of how many, and the time left: `evaluated 320 of 1,000 rows, 40 s left`."""
+    """How many are done of how many, and the time left: `evaluated 320 of 1,000 rows, 40 s
+    left`.
+    """
 
     def __init__(self, done: str, unit: str = "rows", text: str = "") -> None:
         super().__init__(text)
@@ -89,7 +91,9 @@ def time_left(seconds: float) -> str:
 
 
 class PrepareProgressLine(ProgressLine):
-    """Progress of preparing data, with the speed of the tokenizer alone beside that of the whole."""
+    """Progress of preparing data, with the speed of the tokenizer alone beside that of the
+    whole.
+    """
 
     last: PrepareProgress | None = None
 

@@ -98,7 +98,9 @@ def unfinished_state(folder: Path, has_begun: bool) -> str:
 
 
 def data_wait(lines: list[dict[str, Any]]) -> float | None:
-    """Return the share of their time that steps waited for data; None where the log does not say."""
+    """Return the share of their time that steps waited for data; None where the log does not
+    say.
+    """
     if not any("data_seconds" in line for line in lines) or not total(lines, "seconds"):
         return None
     share: float = total(lines, "data_seconds") / total(lines, "seconds")

@@ -91,7 +91,9 @@ class DistributedRanks(Ranks):
 
     @property
     def splits_weights(self) -> bool:
-        """Whether a rank has only parts of the weights, so that all ranks run the model together."""
+        """Whether a rank has only parts of the weights, so that all ranks run the model
+        together.
+        """
         return self.mesh is not None
 
     @property

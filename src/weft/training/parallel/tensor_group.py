@@ -15,7 +15,9 @@ PART = Partial()
 
 
 def chunk(size: int, group: DeviceMesh) -> tuple[int, int]:
-    """Return where this rank's part of a dimension begins and its size, as `torch.chunk` cuts it."""
+    """Return where this rank's part of a dimension begins and its size, as `torch.chunk` cuts
+    it.
+    """
     rows = -(-size // group.size())
     first = min(rows * group.get_local_rank(), size)
     return first, min(rows, size - first)
