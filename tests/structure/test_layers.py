@@ -69,7 +69,6 @@ MANY = {
     "commands": "one module per verb",
     "data/reading/formats": "one module per format",
     "families": "one module per architecture",
-    "recipe/tasks": "one module per task",
     "tasks": "one module per task",
 }
 # Tests of what is not one module
@@ -211,7 +210,8 @@ def test_torch_is_not_imported_where_answers_must_be_quick(path: Path) -> None:
 
 
 def test_only_these_packages_import_torch_distributed() -> None:
-    allowed = ("training/parallel", "training/checkpoints", "plan")
+    # Muon's update needs whole matrices, which sharding cuts
+    allowed = ("training/parallel", "training/checkpoints", "training/optimisers/muon.py", "plan")
     for path in FILES:
         name = path.relative_to(WEFT).as_posix()
         used = any(module.startswith("torch.distributed") for module in imports(path))

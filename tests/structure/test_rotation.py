@@ -110,9 +110,9 @@ def test_costs_are_of_tests_and_bugs_that_exist() -> None:
 
 def test_every_file_with_a_long_test_is_read() -> None:
     files = ROTATION["marked_files"]()
-    assert "tests/test_tiny_benchmarks.py" in files
-    assert "tests/test_weights.py" in files
-    assert "tests/test_sizes.py" not in files
+    assert "tests/repository/test_tiny_benchmarks.py" in files
+    assert "tests/parity/test_published_weights.py" in files
+    assert "tests/support/test_order.py" not in files
 
 
 def test_a_failing_test_or_a_missed_bug_fails_and_a_missing_package_is_named(tree: Path) -> None:
