@@ -52,11 +52,11 @@ def take_texts(args: argparse.Namespace, rest: list[str]) -> list[str]:
     # after two dashes everything is text
     plain = rest[end + 1 :]
     rest = rest[:end]
-    many = "data" if args.verb == "new" else None
+    option = "data" if args.verb == "new" else None
     if hasattr(args, "texts"):
-        many = "texts"
-    if many is not None:
-        getattr(args, many).extend([word for word in rest if not word.startswith("-")] + plain)
+        option = "texts"
+    if option is not None:
+        getattr(args, option).extend([word for word in rest if not word.startswith("-")] + plain)
         return [word for word in rest if word.startswith("-")]
     if getattr(args, "prompt", "") is None and (plain or (rest and not rest[0].startswith("-"))):
         args.prompt = (plain or rest).pop(0)
@@ -76,13 +76,13 @@ def refuse_rest(args: argparse.Namespace, verb: Verb | None, word: str) -> None:
     if verb is not None:
         fields = command_fields(verb.options)
         names = ["--help", *(name for field in fields for name in option_names(field))]
-    known = [name for name in names if name.startswith("--")]
+    options = [name for name in names if name.startswith("--")]
     name = verb.name if verb else "the command"
     refuse_common_mistakes(args, name, word)
     if word.startswith("-"):
         unknown = word.partition("=")[0]
-        raise ValueError(f"{name} has no option {unknown!r}; {suggest_option(word, known)}")
-    if "--data" in known:
+        raise ValueError(f"{name} has no option {unknown!r}; {suggest_option(word, options)}")
+    if "--data" in options:
         raise ValueError(f"{name} does not take {word!r}; give files with --data")
     raise ValueError(f"{name} does not take {word!r}; see weft {args.verb or ''} --help")
 

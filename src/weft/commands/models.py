@@ -230,5 +230,5 @@ def model_folder(name: str) -> str:
     """Return the model folder of a finished run; else the name itself."""
     from ..interop.manifest import model_of_run
 
-    own = model_of_run(Path(name)) if (Path(name) / "recipe.json").is_file() else None
-    return name if own is None else str(own)
+    model = model_of_run(Path(name)) if (Path(name) / "recipe.json").is_file() else None
+    return name if model is None else str(model)

@@ -52,11 +52,11 @@ def source_of_files(options: PrepareOptions, files: Sequence[str]) -> R.Source:
 
 
 def filters_from_names(names: Sequence[str]) -> tuple[R.Filter, ...]:
-    known: dict[str, Any] = {value.name: value for value in members(R.Filter)}
+    filters: dict[str, Any] = {value.name: value for value in members(R.Filter)}
     for name in names:
-        if name not in known:
-            raise ValueError(f"no filter is called {name!r}; {suggest(name, list(known))}")
-    return tuple(known[name]() for name in names)
+        if name not in filters:
+            raise ValueError(f"no filter is called {name!r}; {suggest(name, list(filters))}")
+    return tuple(filters[name]() for name in names)
 
 
 def row_schema_from_options(options: PrepareOptions) -> R.RowSchema:
@@ -71,9 +71,9 @@ def row_schema_from_options(options: PrepareOptions) -> R.RowSchema:
         raise ValueError(f"no kind of rows is called {kind!r}; {suggest(kind, list(schemas))}")
     schema = schemas[kind]
     optional = {f.name for f in fields(schema) if f.default is None}
-    known = {f.name for f in fields(schema)}
+    field_names = {f.name for f in fields(schema)}
     flags = ("sentence_boundaries", "numeric_label")
-    values: dict[str, Any] = {name: getattr(options, name) for name in flags if name in known}
+    values: dict[str, Any] = {name: getattr(options, name) for name in flags if name in field_names}
     if columns:
         names = schema.column_fields
         if len(columns) < len(names):
@@ -102,12 +102,14 @@ def tokenizer_from_options(options: PrepareOptions) -> R.TokenizerSpec:
     values: dict[str, Any] = {"vocab_size": options.vocab_size}
     if options.lowercase is not None:
         values["lowercase"] = options.lowercase
-    known = {kind: {f.name for f in fields(spec_class)} for kind, spec_class in kinds.items()}
-    if options.lowercase and "lowercase" not in known[name]:
-        able = " or ".join(kind for kind in kinds if "lowercase" in known[kind])
+    fields_of_kind = {
+        kind: {f.name for f in fields(spec_class)} for kind, spec_class in kinds.items()
+    }
+    if options.lowercase and "lowercase" not in fields_of_kind[name]:
+        able = " or ".join(kind for kind in kinds if "lowercase" in fields_of_kind[kind])
         raise ValueError(f"{name} cannot lower-case the text; leave --lowercase out, or use {able}")
     tokenizer: R.TokenizerSpec = kinds[name](
-        **{k: v for k, v in values.items() if k in known[name]}
+        **{k: v for k, v in values.items() if k in fields_of_kind[name]}
     )
     return tokenizer
 

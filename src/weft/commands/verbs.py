@@ -185,12 +185,12 @@ def parser() -> TopParser:
     parsers = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
     top.actions = {}
     for verb in all_verbs():
-        own = parsers.add_parser(
+        verb_parser = parsers.add_parser(
             verb.name,
             prog=f"weft {verb.name}",
             help=verb.help,
             description=verb.description,
             allow_abbrev=False,
         )
-        top.actions[verb.name] = add_options(own, verb.options)
+        top.actions[verb.name] = add_options(verb_parser, verb.options)
     return top

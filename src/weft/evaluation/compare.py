@@ -170,12 +170,12 @@ def compare_tokens(model: LoadedModel, folder: Path) -> ComparisonResult:
             yield text, other(text, split_special_tokens=True)["input_ids"] == ids
             yield f"{text} decoded", other.decode(ids, skip_special_tokens=True) == ours.decode(ids)
         for first, second in PAIRS if ours.table is None else ():
-            pair = ours.inner.encode(first, second)
+            encoded = ours.inner.encode(first, second)
             encoding = other(first, second)
             yield (
                 (first, second),
-                encoding["input_ids"] == pair.ids
-                and encoding.get("token_type_ids", pair.type_ids) == pair.type_ids,
+                encoding["input_ids"] == encoded.ids
+                and encoding.get("token_type_ids", encoded.type_ids) == encoded.type_ids,
             )
         for role in SPECIAL_TOKENS:
             token_id = getattr(other, f"{role}_token_id")
@@ -231,23 +231,26 @@ def transformers_generate(
 
 
 @torch.no_grad()
-def compare_generation(known: LoadedModel, folder: Path) -> ComparisonResult:
+def compare_generation(loaded: LoadedModel, folder: Path) -> ComparisonResult:
     """Compare greedy decoding and, for an encoder-decoder, beam search without a length penalty
     (that of transformers differs)."""
-    writer = TextGenerator(known)
+    writer = TextGenerator(loaded)
     other = transformers_tokenizer(folder)
     model = load_in_transformers(folder, torch.float32)
-    pair = known.model.encoder is not None
-    length = min(LENGTH, row_length(known) // 2)
+    is_encoder_decoder = loaded.model.encoder is not None
+    length = min(LENGTH, row_length(loaded) // 2)
 
     def each() -> Iterator[tuple[object, bool]]:
-        for text in fitting_texts(known, 0 if pair else length)[:6]:
+        for text in fitting_texts(loaded, 0 if is_encoder_decoder else length)[:6]:
             ours = writer.generate([text], max_new_tokens=length)[0][0].tokens.tokens
             yield (
                 text,
-                ours == transformers_generate(other, model, text, int(pair), length, num_beams=1),
+                ours
+                == transformers_generate(
+                    other, model, text, int(is_encoder_decoder), length, num_beams=1
+                ),
             )
-            if pair:
+            if is_encoder_decoder:
                 best = writer.beam_search(
                     [text], num_beams=4, length_penalty=0.0, max_new_tokens=length
                 )[0][0].tokens.tokens
@@ -297,14 +300,14 @@ def sentence_vectors(folder: Path, texts: list[str]) -> Tensor | None:
 
 
 def transformers_embeddings(
-    known: LoadedModel, folder: Path, texts: list[str], pooling: str
+    loaded: LoadedModel, folder: Path, texts: list[str], pooling: str
 ) -> Tensor:
     tokenizer = transformers_tokenizer(folder)
     rows = []
     model = load_in_transformers(folder, torch.float32)
     model = (
         model.get_encoder()
-        if known.model.encoder is not None and known.model.decoder is not None
+        if loaded.model.encoder is not None and loaded.model.decoder is not None
         else model
     )
     for text in texts:

@@ -108,11 +108,11 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
             ids = writer.encode_prompt(text)
             # at least half the context is left for a long prompt
             free = max(self.length // 2, self.length - len(ids))
-            most = min(int(options.get("max_gen_toks") or self.max_new_tokens), free)
-            prompt = ids[-max(1, self.length - most) :]
+            max_new_tokens = min(int(options.get("max_gen_toks") or self.max_new_tokens), free)
+            prompt = ids[-max(1, self.length - max_new_tokens) :]
             stops = (until,) if isinstance(until, str) else tuple(until)
             answers = writer.generate(
-                [prompt], max_new_tokens=most, sampling=sampling, stop_strings=stops
+                [prompt], max_new_tokens=max_new_tokens, sampling=sampling, stop_strings=stops
             )
             texts.append(answers[0][0].text)
         return texts

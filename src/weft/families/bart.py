@@ -83,21 +83,21 @@ def make(
     )
 
 
-LOOK = "encoder.blocks.0.attention.inner"
+ATTEND = "encoder.blocks.0.attention.inner"
 HIDDEN = "encoder.blocks.0.feedforward.inner"
 CORE = (
     ConfigField("depth", "encoder_layers", "encoder.blocks.length", 12),
     ConfigField("decoder_depth", "decoder_layers", "decoder.blocks.length"),
     ConfigField("width", "d_model", "width", 1024),
     ConfigField(
-        "heads", ("encoder_attention_heads", "decoder_attention_heads"), f"{LOOK}.heads", 16
+        "heads", ("encoder_attention_heads", "decoder_attention_heads"), f"{ATTEND}.heads", 16
     ),
     ConfigField("hidden", ("encoder_ffn_dim", "decoder_ffn_dim"), f"{HIDDEN}.hidden", 4096),
     ConfigField(
         "activation", "activation_function", f"{HIDDEN}.activation", "gelu", ACTIVATION_CODEC
     ),
     ConfigField("dropout", "dropout", "source.dropout", 0.1),
-    ConfigField("attention_dropout", "attention_dropout", f"{LOOK}.dropout", 0.0),
+    ConfigField("attention_dropout", "attention_dropout", f"{ATTEND}.dropout", 0.0),
     ConfigField("hidden_dropout", "activation_dropout", f"{HIDDEN}.dropout", 0.0),
     ConfigField("scaled", "scale_embedding", lambda m: m.source.embedding_scale != 1.0, False),
     ConfigField("std", "init_std", "init.std", 0.02),

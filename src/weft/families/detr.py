@@ -90,14 +90,14 @@ def read_depths(config_value: Any) -> tuple[int, ...]:
     return named_depths[config_value] if isinstance(config_value, str) else tuple(config_value)
 
 
-LOOK = "encoder.blocks.0.attention.inner"
+ATTEND = "encoder.blocks.0.attention.inner"
 HIDDEN = "encoder.blocks.0.feedforward.inner"
 FIELDS = (
     ConfigField("depth", "encoder_layers", "encoder.blocks.length", 6),
     ConfigField("decoder_depth", "decoder_layers", "decoder.blocks.length"),
     ConfigField("width", "d_model", "width", 256),
     ConfigField(
-        "heads", ("encoder_attention_heads", "decoder_attention_heads"), f"{LOOK}.heads", 8
+        "heads", ("encoder_attention_heads", "decoder_attention_heads"), f"{ATTEND}.heads", 8
     ),
     ConfigField("hidden", ("encoder_ffn_dim", "decoder_ffn_dim"), f"{HIDDEN}.hidden", 2048),
     ConfigField("queries", "num_queries", "target.count", 100),
@@ -131,7 +131,7 @@ FIELDS = (
             read_positions, lambda p: "sine" if isinstance(p, SinusoidalPositions2D) else "learned"
         ),
     ),
-    ConfigField("attention_dropout", "attention_dropout", f"{LOOK}.dropout", 0.0),
+    ConfigField("attention_dropout", "attention_dropout", f"{ATTEND}.dropout", 0.0),
     ConfigField("hidden_dropout", "activation_dropout", f"{HIDDEN}.dropout", 0.0),
 )
 

@@ -104,14 +104,14 @@ def window(m: Any) -> int:
     )
 
 
-LOOK = "decoder.blocks.0.attention.inner"
+ATTEND = "decoder.blocks.0.attention.inner"
 HIDDEN = "decoder.blocks.0.feedforward.inner"
 FIELDS = (
     ConfigField("depth", "num_hidden_layers", "decoder.blocks.length", 26),
     ConfigField("width", "hidden_size", "width", 2304),
-    ConfigField("heads", "num_attention_heads", f"{LOOK}.heads", 8),
-    ConfigField("kv_heads", "num_key_value_heads", f"{LOOK}.kv_heads", 4),
-    ConfigField("head_dim", "head_dim", f"{LOOK}.head_dim", 256),
+    ConfigField("heads", "num_attention_heads", f"{ATTEND}.heads", 8),
+    ConfigField("kv_heads", "num_key_value_heads", f"{ATTEND}.kv_heads", 4),
+    ConfigField("head_dim", "head_dim", f"{ATTEND}.head_dim", 256),
     ConfigField("hidden", "intermediate_size", f"{HIDDEN}.hidden", 9216),
     ConfigField(
         "query",
@@ -125,7 +125,7 @@ FIELDS = (
     ConfigField(
         "theta",
         ("rope_parameters.rope_theta", "rope_theta"),
-        f"{LOOK}.rope.theta",
+        f"{ATTEND}.rope.theta",
         10_000.0,
         Codec(float, float),
     ),
@@ -137,7 +137,7 @@ FIELDS = (
         "gelu_tanh",
         PYTORCH_ACTIVATION_CODEC,
     ),
-    ConfigField("softcap", "attn_logit_softcapping", f"{LOOK}.softcap", 50.0, nullable=True),
+    ConfigField("softcap", "attn_logit_softcapping", f"{ATTEND}.softcap", 50.0, nullable=True),
     ConfigField(
         "logit_softcap",
         "final_logit_softcapping",

@@ -70,25 +70,25 @@ def make(
     )
 
 
-LOOK = "decoder.blocks.0.attention.inner"
+ATTEND = "decoder.blocks.0.attention.inner"
 HIDDEN = "decoder.blocks.0.feedforward.inner"
 FIELDS = (
     ConfigField("depth", "num_hidden_layers", "decoder.blocks.length", 44),
     ConfigField("width", "hidden_size", "width", 6144),
-    ConfigField("heads", "num_attention_heads", f"{LOOK}.heads", 64),
+    ConfigField("heads", "num_attention_heads", f"{ATTEND}.heads", 64),
     ConfigField("hidden", "intermediate_size", f"{HIDDEN}.hidden", 24576),
     ConfigField("vocab_size", "vocab_size", "source.vocab_size", 50432),
     ConfigField(
         "fraction",
         ("rope_parameters.partial_rotary_factor", "rotary_pct"),
-        f"{LOOK}.rope.fraction",
+        f"{ATTEND}.rope.fraction",
         0.25,
     ),
     ConfigField(
-        "theta", ("rope_parameters.rope_theta", "rotary_emb_base"), f"{LOOK}.rope.theta", 10_000.0
+        "theta", ("rope_parameters.rope_theta", "rotary_emb_base"), f"{ATTEND}.rope.theta", 10_000.0
     ),
     ConfigField("eps", "layer_norm_eps", "decoder.norm.eps", 1e-5),
-    ConfigField("bias", "attention_bias", f"{LOOK}.bias", True),
+    ConfigField("bias", "attention_bias", f"{ATTEND}.bias", True),
     ConfigField("activation", "hidden_act", f"{HIDDEN}.activation", "gelu", ACTIVATION_CODEC),
     ConfigField(
         "side_by_side",
@@ -97,7 +97,7 @@ FIELDS = (
         True,
     ),
     ConfigField("dropout", "hidden_dropout", "source.dropout", 0.0),
-    ConfigField("attention_dropout", "attention_dropout", f"{LOOK}.dropout", 0.0),
+    ConfigField("attention_dropout", "attention_dropout", f"{ATTEND}.dropout", 0.0),
     ConfigField("tied", "tie_word_embeddings", lambda m: getattr(m.head, "tied", False), False),
     ConfigField("std", "initializer_range", "init.std", 0.02),
 )

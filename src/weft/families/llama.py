@@ -120,39 +120,39 @@ def write_stretch(spec: RoPEScaling | None) -> dict[str, Any]:
     )
 
 
-LOOK = "decoder.blocks.0.attention.inner"
+ATTEND = "decoder.blocks.0.attention.inner"
 HIDDEN = "decoder.blocks.0.feedforward.inner"
 STRETCH = ConfigField(
     "scaling",
     ("rope_parameters", "rope_scaling"),
-    f"{LOOK}.rope.scaling",
+    f"{ATTEND}.rope.scaling",
     None,
     Codec(read_stretch, write_stretch),
 )
 CORE = (
     ConfigField("depth", "num_hidden_layers", "decoder.blocks.length", 32),
     ConfigField("width", "hidden_size", "width", 4096),
-    ConfigField("heads", "num_attention_heads", f"{LOOK}.heads", 32),
-    ConfigField("kv_heads", "num_key_value_heads", f"{LOOK}.kv_heads"),
-    ConfigField("head_dim", "head_dim", f"{LOOK}.head_dim"),
+    ConfigField("heads", "num_attention_heads", f"{ATTEND}.heads", 32),
+    ConfigField("kv_heads", "num_key_value_heads", f"{ATTEND}.kv_heads"),
+    ConfigField("head_dim", "head_dim", f"{ATTEND}.head_dim"),
     ConfigField("vocab_size", "vocab_size", "source.vocab_size", 32000),
     STRETCH,
     ConfigField(
         "theta",
         ("rope_parameters.rope_theta", "rope_theta"),
-        f"{LOOK}.rope.theta",
+        f"{ATTEND}.rope.theta",
         10_000.0,
         Codec(float, float),
     ),
     ConfigField("eps", "rms_norm_eps", "decoder.norm.eps", 1e-6),
     ConfigField("tied", "tie_word_embeddings", lambda m: getattr(m.head, "tied", False), False),
-    ConfigField("attention_dropout", "attention_dropout", f"{LOOK}.dropout", 0.0),
+    ConfigField("attention_dropout", "attention_dropout", f"{ATTEND}.dropout", 0.0),
     ConfigField("std", "initializer_range", "init.std", 0.02),
 )
 FIELDS = (
     *CORE,
     ConfigField("hidden", "intermediate_size", f"{HIDDEN}.hidden", 11008),
-    ConfigField("bias", "attention_bias", f"{LOOK}.bias", False),
+    ConfigField("bias", "attention_bias", f"{ATTEND}.bias", False),
     ConfigField("hidden_bias", "mlp_bias", f"{HIDDEN}.bias", False),
     ConfigField("activation", "hidden_act", f"{HIDDEN}.activation", "silu", ACTIVATION_CODEC),
 )

@@ -3,11 +3,11 @@
 from ..spec import SlidingWindow, Spec
 from ..support.values import get_path
 from .base import ACTIVATION_CODEC, ConfigField, Family, size_table
-from .llama import CORE, HIDDEN, LOOK, TABLE, heads, make
+from .llama import ATTEND, CORE, HIDDEN, TABLE, heads, make
 
 
 def window(spec: Spec) -> int | None:
-    pattern = get_path(spec, f"{LOOK}.pattern")
+    pattern = get_path(spec, f"{ATTEND}.pattern")
     return pattern.before + 1 if isinstance(pattern, SlidingWindow) else None
 
 

@@ -20,7 +20,7 @@ from ..spec import (
     pre_norm,
 )
 from .base import PYTORCH_ACTIVATION_CODEC, ConfigField, Family, size_table
-from .llama import ATTENTION, CORE, ENDS, HIDDEN, LOOK, heads
+from .llama import ATTEND, ATTENTION, CORE, ENDS, HIDDEN, heads
 from .mistral import WINDOW
 from .weights import WeightTable, layer_rows, weight_and_bias
 
@@ -100,7 +100,7 @@ FIELDS = (
     WINDOW,
     ConfigField("eps", "norm_epsilon", "decoder.norm.eps", 1e-5),
     ConfigField("hidden", "intermediate_size", f"{HIDDEN}.hidden", 12288),
-    ConfigField("bias", "use_bias", f"{LOOK}.bias", True),
+    ConfigField("bias", "use_bias", f"{ATTEND}.bias", True),
     ConfigField(
         "activation", "hidden_act", f"{HIDDEN}.activation", "gelu_tanh", PYTORCH_ACTIVATION_CODEC
     ),

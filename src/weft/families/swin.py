@@ -81,7 +81,7 @@ def make(
     return with_drop_path(spec, drop_path)
 
 
-LOOK = "encoder.stages.0.0.attention.inner"
+ATTEND = "encoder.stages.0.0.attention.inner"
 HIDDEN = "encoder.stages.0.0.feedforward.inner"
 FIELDS = (
     ConfigField("width", "embed_dim", "width", 96),
@@ -95,7 +95,7 @@ FIELDS = (
         (3, 6, 12, 24),
         TUPLE_CODEC,
     ),
-    ConfigField("window", "window_size", f"{LOOK}.pattern.size", 7),
+    ConfigField("window", "window_size", f"{ATTEND}.pattern.size", 7),
     ConfigField("image_size", "image_size", "source.image_size", 224),
     ConfigField("patch_size", "patch_size", "source.patch_size", 4),
     ConfigField("channels", "num_channels", "source.channels", 3),
@@ -107,9 +107,9 @@ FIELDS = (
     ),
     ConfigField("eps", "layer_norm_eps", "encoder.norm.eps", 1e-5),
     ConfigField("activation", "hidden_act", f"{HIDDEN}.activation", "gelu", ACTIVATION_CODEC),
-    ConfigField("bias", "qkv_bias", f"{LOOK}.bias", True),
+    ConfigField("bias", "qkv_bias", f"{ATTEND}.bias", True),
     ConfigField("dropout", "hidden_dropout_prob", "source.dropout", 0.0),
-    ConfigField("attention_dropout", "attention_probs_dropout_prob", f"{LOOK}.dropout", 0.0),
+    ConfigField("attention_dropout", "attention_probs_dropout_prob", f"{ATTEND}.dropout", 0.0),
     ConfigField(
         "drop_path", "drop_path_rate", lambda m: m.encoder.stages[-1][-1].attention.drop_path, 0.1
     ),

@@ -99,14 +99,14 @@ def write_proj(m: Any) -> dict[str, Any]:
     return {"feed_forward_proj": names[0]}
 
 
-LOOK = "encoder.blocks.0.attention.inner"
+ATTEND = "encoder.blocks.0.attention.inner"
 HIDDEN = "encoder.blocks.0.feedforward.inner"
 FIELDS = (
     ConfigField("depth", "num_layers", "encoder.blocks.length", 6),
     ConfigField("decoder_depth", "num_decoder_layers", "decoder.blocks.length"),
     ConfigField("width", "d_model", "width", 512),
-    ConfigField("heads", "num_heads", f"{LOOK}.heads", 8),
-    ConfigField("head_dim", "d_kv", f"{LOOK}.head_dim", 64),
+    ConfigField("heads", "num_heads", f"{ATTEND}.heads", 8),
+    ConfigField("head_dim", "d_kv", f"{ATTEND}.head_dim", 64),
     ConfigField("hidden", "d_ff", f"{HIDDEN}.hidden", 2048),
     ConfigField("vocab_size", "vocab_size", "source.vocab_size", 32128),
     ConfigField("dropout", "dropout_rate", "source.dropout", 0.1),

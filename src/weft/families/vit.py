@@ -84,21 +84,21 @@ def make(
     )
 
 
-LOOK = "encoder.blocks.0.attention.inner"
+ATTEND = "encoder.blocks.0.attention.inner"
 HIDDEN = "encoder.blocks.0.feedforward.inner"
 FIELDS = (
     ConfigField("depth", "num_hidden_layers", "encoder.blocks.length", 12),
     ConfigField("width", "hidden_size", "width", 768),
-    ConfigField("heads", "num_attention_heads", f"{LOOK}.heads", 12),
+    ConfigField("heads", "num_attention_heads", f"{ATTEND}.heads", 12),
     ConfigField("hidden", "intermediate_size", f"{HIDDEN}.hidden", 3072),
     ConfigField("image_size", "image_size", "source.image_size", 224),
     ConfigField("patch_size", "patch_size", "source.patch_size", 16),
     ConfigField("channels", "num_channels", "source.channels", 3),
     ConfigField("eps", "layer_norm_eps", "encoder.norm.eps", 1e-12),
     ConfigField("activation", "hidden_act", f"{HIDDEN}.activation", "gelu", ACTIVATION_CODEC),
-    ConfigField("bias", "qkv_bias", f"{LOOK}.bias", True),
+    ConfigField("bias", "qkv_bias", f"{ATTEND}.bias", True),
     ConfigField("dropout", "hidden_dropout_prob", "source.dropout", 0.0),
-    ConfigField("attention_dropout", "attention_probs_dropout_prob", f"{LOOK}.dropout", 0.0),
+    ConfigField("attention_dropout", "attention_probs_dropout_prob", f"{ATTEND}.dropout", 0.0),
     ConfigField("std", "initializer_range", "init.std", 0.02),
 )
 

@@ -144,9 +144,9 @@ def classify(
     check_verb(model, "classify")
     number = len(names) == 1
     task = task_as_trained(model, R.Regression if number else R.Classification)
-    pair = any(second is not None for _, second in inputs)
+    has_second_text = any(second is not None for _, second in inputs)
     row = R.LabelledTexts(
-        text="first", second_text="second" if pair else None, numeric_label=number
+        text="first", second_text="second" if has_second_text else None, numeric_label=number
     )
     fields = [
         {"first": first, "second": second or "", "label": 0.0 if number else names[0]}

@@ -387,10 +387,10 @@ def open_model(
         model = load(folder, dtype=dtype, device=device)
         return OpenModel(str(name), model, load_tokenizer(folder, model.spec), None, folder)
     recipe = recipe_of(folder, complain)
-    own = model_of_run(folder)
-    if own is not None:
-        model = load(own, dtype=dtype, device=device)
-        return OpenModel(str(name), model, load_tokenizer(own, model.spec), recipe, folder)
+    model_folder = model_of_run(folder)
+    if model_folder is not None:
+        model = load(model_folder, dtype=dtype, device=device)
+        return OpenModel(str(name), model, load_tokenizer(model_folder, model.spec), recipe, folder)
     checkpoint = latest_checkpoint(folder / "checkpoints", complain)
     if checkpoint is None:
         raise ValueError(f"{folder} has no checkpoint yet; weft train trains it")

@@ -183,8 +183,8 @@ def fill_model(
     with torch.no_grad():
         if family is None:
             expected = {n for n in state if not is_new(n, new_parts)}
-            known = {n for n in foreign.names if not is_new(n, new_parts)}
-            check_names(folder, foreign._replace(names=known), expected)
+            names = {n for n in foreign.names if not is_new(n, new_parts)}
+            check_names(folder, foreign._replace(names=names), expected)
             pairs: Iterable[tuple[str, Tensor]] = ((n, foreign.get(n)) for n in expected)
         else:
             pairs = import_weights(

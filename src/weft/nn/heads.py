@@ -85,14 +85,14 @@ class ClassifierHeadLayer(HeadLayer):
         self.pool = head.pooling
         self.drop = Dropout(head.dropout)
         self.score = head_linear(width, 1) if head.pooling == "sequence" else None
-        many = (
+        num_layers = (
             len(spec.source.extra_tokens)
             if head.pooling == "tokens" and isinstance(spec.source, S.Patches)
             else 0
         )
         self.out = (
-            nn.ModuleList(head_linear(width, head.num_labels, head.bias) for _ in range(many))
-            if many
+            nn.ModuleList(head_linear(width, head.num_labels, head.bias) for _ in range(num_layers))
+            if num_layers
             else head_linear(width, head.num_labels, head.bias)
         )
 

@@ -231,18 +231,18 @@ def context_key(a: S.Attention) -> S.Attention:
 def cross_context(
     sequence: HiddenStates, memory: HiddenStates, *, split: bool = False, training: bool = False
 ) -> AttentionContext:
-    pair = Positions(
+    positions = Positions(
         token_positions(sequence),
         token_positions(memory),
         memory.attention_mask_BL,
         sequence.document_ids_BL,
         memory.document_ids_BL,
     )
-    parts = per_document_attention(FULL, pair) if split else None
-    mask = None if parts is not None else build_mask(FULL, pair, triangle=False)[0]
+    parts = per_document_attention(FULL, positions) if split else None
+    mask = None if parts is not None else build_mask(FULL, positions, triangle=False)[0]
     keys = sequence_keys(sequence, memory) if training else None
     return AttentionContext(
-        pair,
+        positions,
         mask,
         position_BLD=sequence.query_key_position_BLD,
         memory_position_BMD=memory.query_key_position_BLD,
@@ -295,14 +295,14 @@ class PyramidLayer(nn.Module):
         for i, stage in enumerate(self.stages):
             if i:
                 sequence = self.merges[i - 1](sequence)
-            view = AttentionContext(
+            attention_context = AttentionContext(
                 self_positions(sequence, None),
                 grid=sequence.grid,
                 keys=sequence_keys(sequence) if self.training else None,
             )
             x_BLD = sequence.x_BLD
             for block in stage:  # type: ignore[attr-defined]
-                x_BLD = block(x_BLD, view)
+                x_BLD = block(x_BLD, attention_context)
             sequence = replace(sequence, x_BLD=x_BLD)
         return replace(sequence, x_BLD=self.norm(sequence.x_BLD))
 

@@ -63,13 +63,13 @@ def count_parameters(workload: Workload, tensor: int) -> ParameterCount:
             prod(shape) / (tensor if name.endswith(("tokens.weight", "out.weight")) else 1)
             for name, shape in shapes_outside_blocks(spec)
         )
-        known: dict[
+        counts: dict[
             tuple[int, int], float
         ] = {}  # a block that stands at many depths is counted once
         for _, width, block, *_ in iterate_blocks(spec):
-            if (id(block), width) not in known:
-                known[id(block), width] = block_parameters(block, width, tensor)
-            here = known[id(block), width]
+            if (id(block), width) not in counts:
+                counts[id(block), width] = block_parameters(block, width, tensor)
+            here = counts[id(block), width]
             blocks += here
             largest = max(largest, here)
     return ParameterCount(blocks, largest, outside)

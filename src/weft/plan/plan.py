@@ -227,17 +227,17 @@ def micro_batches(workload: Workload, layout: Layout, wishes: Wishes) -> Iterato
     if wishes.micro_batch:
         yield wishes.micro_batch
         return
-    most = -(-workload.rows // layout.readers)
+    max_size = -(-workload.rows // layout.readers)
     size = 1
-    while size < most:
+    while size < max_size:
         yield size
         size *= 2
-    yield most
+    yield max_size
 
 
 def tensor_sizes(workload: Workload, device: Accelerator, devices: int) -> list[int]:
-    most = min(device.per_node, devices)
-    sizes = [size for size in (1, 2, 4, 8, 16) if size <= most]
+    max_size = min(device.per_node, devices)
+    sizes = [size for size in (1, 2, 4, 8, 16) if size <= max_size]
     return [size for size in sizes if splits_evenly(workload, size)]
 
 

@@ -219,5 +219,7 @@ def first_map_flops(spec: S.Spec, length: int) -> float:
     if source.stem is None:
         return 2.0 * side * side * spec.width * spec.patch_pixels
     pixels = side * source.patch_size
-    once, twice = (source.stem.flops(many * source.channels, spec.width, pixels) for many in (1, 2))
+    once, twice = (
+        source.stem.flops(images * source.channels, spec.width, pixels) for images in (1, 2)
+    )
     return twice - once  # only the first map reads channels

@@ -74,7 +74,7 @@ def logger_named(name: str) -> Logger:
     Raises:
         ValueError: if there is none; the message says which name is nearest.
     """
-    known = {kind.name: kind for kind in members(Logger)}
-    if name not in known:
-        raise ValueError(f"no logger is called {name!r}; {suggest(name, list(known))}")
-    return known[name]()
+    loggers = {kind.name: kind for kind in members(Logger)}
+    if name not in loggers:
+        raise ValueError(f"no logger is called {name!r}; {suggest(name, list(loggers))}")
+    return loggers[name]()

@@ -63,8 +63,8 @@ class Parallel:
         """Return replicate, shard and tensor for a number of ranks; ValueError if they do not fit
         it.
         """
-        known = self.tensor * (1 if self.shard == "all" else self.shard)
-        left, rest = divmod(world, known)
+        group_size = self.tensor * (1 if self.shard == "all" else self.shard)
+        left, rest = divmod(world, group_size)
         shard, replicate = (left, 1) if self.shard == "all" else (self.shard, left)
         if rest or not left or self.replicate not in (None, replicate):
             grid = " × ".join(

@@ -149,7 +149,7 @@ def decide_precision(
     here: Precision = "bf16" if fast_ranks == ranks.size else "fp32"
     if checkpoint is None:
         return here
-    kept = saved_recipe(checkpoint).precision
-    if kept != here:
-        report(f"precision stays {kept}, as the run began; here auto is {here}")
-    return kept
+    saved = saved_recipe(checkpoint).precision
+    if saved != here:
+        report(f"precision stays {saved}, as the run began; here auto is {here}")
+    return saved

@@ -32,10 +32,10 @@ def check_teacher_pixels(task: R.Task, teacher: Model) -> None:
     ours = normalisation(validation_transforms(task, teacher.spec), channels)
     pairs = zip(theirs.mean + theirs.std, ours.mean + ours.std, strict=True)
     if any(abs(a - b) > TOLERANCE for a, b in pairs):
-        known = (folder / IMAGES).exists()
+        has_images = (folder / IMAGES).exists()
         raise ValueError(
-            f"{folder / IMAGES} {'has' if known else 'is missing, which means'} {theirs}, and the "
-            f"task has {ours}; "
+            f"{folder / IMAGES} {'has' if has_images else 'is missing, which means'} {theirs}, "
+            f"and the task has {ours}; "
             "student and teacher see the same pixels: give the task the teacher's Normalize"
-            + ("" if known else ", or the folder the file that it was trained with")
+            + ("" if has_images else ", or the folder the file that it was trained with")
         )

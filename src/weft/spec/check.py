@@ -151,8 +151,8 @@ def check_branches(
     if not isinstance(block.attention.inner, Attention):
         yield f"{path}.attention.inner", "must be an Attention"
     if isinstance(block.feedforward.inner, Attention):
-        *known, last = (kind.__name__ for kind in members(FeedForwardSpec))
-        yield f"{path}.feedforward.inner", f"must be {', '.join(known)} or {last}"
+        *others, last = (kind.__name__ for kind in members(FeedForwardSpec))
+        yield f"{path}.feedforward.inner", f"must be {', '.join(others)} or {last}"
     yield from block.feedforward.inner.check(f"{path}.feedforward.inner")
     if isinstance(block, ParallelBlock):
         for name in ("attention", "feedforward"):
@@ -326,8 +326,8 @@ def check_layer_mix(spec: SpecWithHead) -> Iterator[Problem]:
     if spec.layer_mix is None or stack is None:
         return
     if isinstance(stack, Pyramid) or not spec.head.reads_layers:
-        *known, last = (kind.__name__ for kind in members(Head) if kind.reads_layers)
-        readers = f"{', '.join(known)} or {last}"
+        *others, last = (kind.__name__ for kind in members(Head) if kind.reads_layers)
+        readers = f"{', '.join(others)} or {last}"
         yield "layer_mix", f"layers are read by {readers} from a Stack; leave it None"
         return
     depth = len(stack.blocks)

@@ -27,7 +27,7 @@ def spread(items: Sequence[SourceRow], count: int) -> Sequence[SourceRow]:
 
 
 def row_length(
-    items: Sequence[SourceRow], row: R.RowSchema, tokenizer: Tokenizer, most: int
+    items: Sequence[SourceRow], row: R.RowSchema, tokenizer: Tokenizer, max_length: int
 ) -> int:
     """Return the length that almost all rows fit into; of tagged words all, since a tag must not be
     cut off.
@@ -37,9 +37,9 @@ def row_length(
     columns = build_encoder(row, tokenizer, row.labels)(some)
     counts = [tokens_per_row(columns[name]) for name in row.length_columns]
     if isinstance(row, R.TemplatedPairs):
-        return round_up_to_8(np.quantile(np.max(counts, axis=0) + 2, COVERED), most)
+        return round_up_to_8(np.quantile(np.max(counts, axis=0) + 2, COVERED), max_length)
     lengths = np.sum(counts, axis=0) + len(counts) + 1
-    return round_up_to_8(lengths.max() if tagged else np.quantile(lengths, COVERED), most)
+    return round_up_to_8(lengths.max() if tagged else np.quantile(lengths, COVERED), max_length)
 
 
 def tokens_per_row(column: tuple[Any, ...]) -> Any:
@@ -53,32 +53,34 @@ def tokens_per_row(column: tuple[Any, ...]) -> Any:
 
 
 def question_rows(
-    items: Sequence[SourceRow], tokenizer: Tokenizer, most: int, is_given: bool
+    items: Sequence[SourceRow], tokenizer: Tokenizer, max_length: int, is_given: bool
 ) -> tuple[R.ContextQuestions, int]:
     """Return the windows of contexts, and about how many there are.
 
     Args:
         items: questions with their contexts.
         tokenizer: of the model.
-        most: the largest length of a window.
+        max_length: the largest length of a window.
         is_given: whether windows have exactly this length.
     """
     some = [item.fields for item in spread(items, SAMPLED_QUESTIONS)]
     if not is_given:
         texts = [[fields[name] for fields in some] for name in ("question", "context")]
         counts = [tokens_per_row(tokenizer.encode_many(part)) for part in texts]
-        most = round_up_to_8(np.quantile(np.sum(counts, axis=0) + 3, COVERED), min(most, WINDOW))
-    row = R.ContextQuestions(max_length=most, stride=min(128, most // 2))
+        max_length = round_up_to_8(
+            np.quantile(np.sum(counts, axis=0) + 3, COVERED), min(max_length, WINDOW)
+        )
+    row = R.ContextQuestions(max_length=max_length, stride=min(128, max_length // 2))
     windows = sum(1 for fields in some for _ in question_windows(fields, row, tokenizer))
     return row, round(windows / len(some) * len(items))
 
 
-def round_up_to_8(length: Any, most: int) -> int:
-    return min(most, max(16, 8 * -(-ceil(float(length)) // 8)))
+def round_up_to_8(length: Any, max_length: int) -> int:
+    return min(max_length, max(16, 8 * -(-ceil(float(length)) // 8)))
 
 
-def estimated_length(words: Sequence[int], most: int | None = None) -> int:
+def estimated_length(words: Sequence[int], max_length: int | None = None) -> int:
     """Return the number of tokens that almost all rows of so many words fit into."""
     ordered = sorted(words)
     usual = ordered[min(len(ordered) - 1, int(COVERED * len(ordered)))]
-    return rounded_up(PIECES_PER_WORD * usual + 2, 16, most or LONGEST)
+    return rounded_up(PIECES_PER_WORD * usual + 2, 16, max_length or LONGEST)

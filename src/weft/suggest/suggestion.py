@@ -98,8 +98,8 @@ class Suggestion:
         return replace(self, fields={"name": name} | self.fields, use=use)
 
 
-def rounded_up(number: float, multiple: int, most: int) -> int:
-    return min(most, max(multiple, multiple * ceil(number / multiple)))
+def rounded_up(number: float, multiple: int, maximum: int) -> int:
+    return min(maximum, max(multiple, multiple * ceil(number / multiple)))
 
 
 def vocabulary_size(characters: float) -> int:
@@ -119,8 +119,8 @@ def join_names(paths: Sequence[str]) -> str:
     return ", ".join(paths[:NAMED_PATHS]) + more
 
 
-def count_steps(epochs: float, samples: float, per_step: float, most: int) -> int:
-    return int(min(most, max(50, ceil(epochs * samples / per_step))))
+def count_steps(epochs: float, samples: float, per_step: float, max_steps: int) -> int:
+    return int(min(max_steps, max(50, ceil(epochs * samples / per_step))))
 
 
 def first_fields(model: Any, task: Any, data: R.Data, batch: Any, steps: int) -> dict[str, Any]:

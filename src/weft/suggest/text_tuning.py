@@ -35,9 +35,9 @@ def suggest_text_tuning(
     spec = with_layer_mix(spec, tuning.layer_mix)
     value = task_value(examples, spec, checkpoint, tuning.lm_weight)
     split = split_tables(tables, examples.row, examples.usable)
-    most = max_row_length(spec) or LONGEST
+    max_length = max_row_length(spec) or LONGEST
     tokenizer = checkpoint.tokenizer_file
-    row, length, windows = row_and_length(examples, tokenizer, budget.max_length, most)
+    row, length, windows = row_and_length(examples, tokenizer, budget.max_length, max_length)
     trained = Trained(
         examples.task,
         f"Fine-tuning of {checkpoint.name} on {tables.path}: {examples.task}.",
@@ -100,7 +100,7 @@ def task_value(
 
 
 def row_and_length(
-    examples: Examples, tokenizer_file: str, max_length: int | None, most: int
+    examples: Examples, tokenizer_file: str, max_length: int | None, model_length: int
 ) -> tuple[R.RowSchema, int, int]:
     """Return the row schema, the length of a row in tokens, and the number of rows, of which long
     contexts give several.
@@ -109,13 +109,13 @@ def row_and_length(
         examples: what is trained on.
         tokenizer_file: of the checkpoint.
         max_length: that the user gives (default: from the data).
-        most: the largest length that the model reads.
+        model_length: the largest length that the model reads.
     """
     tokenizer = Tokenizer.load(tokenizer_file)
     row = examples.row
     items = examples.usable.rows
-    most = min(max_length or LONGEST, most)
+    model_length = min(max_length or LONGEST, model_length)
     if not isinstance(row, R.ContextQuestions):
-        return row, max_length or row_length(items, row, tokenizer, most), len(items)
-    row, windows = question_rows(items, tokenizer, most, max_length is not None)
+        return row, max_length or row_length(items, row, tokenizer, model_length), len(items)
+    row, windows = question_rows(items, tokenizer, model_length, max_length is not None)
     return row, row.max_length, windows

@@ -36,13 +36,13 @@ def make_folder(path: Path) -> None:
 def write_file(path: Path, content: bytes) -> str:
     """Write a new file and return its SHA-256; it is on disk when this returns."""
     digest = sha256()
-    view = memoryview(content)
+    remaining = memoryview(content)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        while view:
-            written = os.write(file, view[:CHUNK])  # may be less than requested
-            digest.update(view[:written])
-            view = view[written:]
+        while remaining:
+            written = os.write(file, remaining[:CHUNK])  # may be less than requested
+            digest.update(remaining[:written])
+            remaining = remaining[written:]
         os.fsync(file)
     finally:
         os.close(file)

@@ -97,17 +97,19 @@ def places_of(name: str) -> tuple[str, ...]:
 def closest_name(name: str, names: Iterable[str]) -> str | None:
     """Return the known name for this one: another spelling, a word of another library, its prefix,
     or a similar name; None if there is none."""
-    known = {normalise_name(name): name for name in reversed(list(names))}
+    by_normal_name = {normalise_name(name): name for name in reversed(list(names))}
     plain = normalise_name(name)
     elsewhere = [place.partition("=")[0].rpartition(".")[2] for place in places_of(name)]
     for candidate in (plain, *map(normalise_name, elsewhere)):
-        if candidate and candidate in known:
-            return known[candidate]
-    longer = [other for other in known if len(plain) >= MIN_PREFIX and other.startswith(plain)]
+        if candidate and candidate in by_normal_name:
+            return by_normal_name[candidate]
+    longer = [
+        other for other in by_normal_name if len(plain) >= MIN_PREFIX and other.startswith(plain)
+    ]
     if len(longer) == 1:
-        return known[longer[0]]
-    near = get_close_matches(plain, known, n=1, cutoff=MIN_SIMILARITY)
-    return known[near[0]] if near else None
+        return by_normal_name[longer[0]]
+    near = get_close_matches(plain, by_normal_name, n=1, cutoff=MIN_SIMILARITY)
+    return by_normal_name[near[0]] if near else None
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
@@ -141,11 +143,11 @@ def suggest_verb(name: str, verbs: Iterable[str]) -> str:
     return f"did you mean {VERBS[name]!r}?" if name in VERBS else suggest(name, verbs)
 
 
-def suggest_option(name: str, known: list[str]) -> str:
+def suggest_option(name: str, options_of_verb: list[str]) -> str:
     """Return what to use instead of an unknown option."""
     name = name.partition("=")[0]
     places = places_of(name)
-    options = [place for place in places if place in known]
-    if "--set" in known:
+    options = [place for place in places if place in options_of_verb]
+    if "--set" in options_of_verb:
         options += [f"--set {place}" for place in places if "=" in place]
-    return f"did you mean {options[0]}?" if options else suggest(name, known)
+    return f"did you mean {options[0]}?" if options else suggest(name, options_of_verb)

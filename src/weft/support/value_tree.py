@@ -66,10 +66,10 @@ def format_tree(thing: Any, label: str = "", indent: str = "") -> Iterator[str]:
             if len(pattern) > 1 and times > 1:
                 yield f"{inner}{times} × {len(pattern)} in this order"
                 inner += "  "
-            many = f"{times} × " if times > 1 and len(pattern) == 1 else ""
+            repeat_text = f"{times} × " if times > 1 and len(pattern) == 1 else ""
             for i, item in enumerate(pattern):
                 yield from format_tree(
-                    item, many or (f"{at + i}: " if isinstance(item, tuple) else ""), inner
+                    item, repeat_text or (f"{at + i}: " if isinstance(item, tuple) else ""), inner
                 )
             at += times * len(pattern)
 

@@ -175,10 +175,10 @@ def _replaced(thing: Any, names: Sequence[str], new: Any) -> Any:
         return tuple(
             _replaced(item, rest, new) if i == int(name) else item for i, item in enumerate(thing)
         )
-    known = {f.name: getattr(thing, f.name) for f in fields(thing)} if is_dataclass(thing) else {}
-    if name not in known:
+    values = {f.name: getattr(thing, f.name) for f in fields(thing)} if is_dataclass(thing) else {}
+    if name not in values:
         raise UnknownPath
-    return type(thing)(**known | {name: _replaced(known[name], rest, new)})
+    return type(thing)(**values | {name: _replaced(values[name], rest, new)})
 
 
 def describe_unknown(thing: Any, path: str) -> str:
@@ -223,9 +223,9 @@ def nearest_path(thing: Any, path: str) -> str | None:
     others between: for "attention.rope" that is "encoder.blocks.*.attention.inner.rope".
     """
     places = list(dict.fromkeys(_places(thing)))
-    wanted = path.split(".")
-    last = closest_name(wanted[-1], {place[-1] for place in places})
-    for names in (wanted, [*wanted[:-1], last or wanted[-1]]):
+    path_names = path.split(".")
+    last = closest_name(path_names[-1], {place[-1] for place in places})
+    for names in (path_names, [*path_names[:-1], last or path_names[-1]]):
         near = [found for place in places if (found := _insert_names(place, names))]
         if near:
             return min(near, key=lambda path: (path.count("."), near.index(path)))

@@ -377,9 +377,9 @@ def check_model(
 def check_rows(task: Any, context: TaskContext) -> None:
     """Refuse data whose rows the task does not read."""
     if not isinstance(context.data.rows, task.row_schemas):
-        known = " or ".join(schema.__name__ for schema in task.row_schemas)
+        schemas = " or ".join(schema.__name__ for schema in task.row_schemas)
         raise ValueError(
-            f"{type(task).__name__} reads rows of {known}, not of "
+            f"{type(task).__name__} reads rows of {schemas}, not of "
             f"{type(context.data.rows).__name__}"
         )
 

@@ -21,19 +21,19 @@ class PairEncoding:
     def __init__(self, task: Any, context: TaskContext, style: str = "bert") -> None:
         decodes = context.spec.decoder is not None
         check_model(task, context, encoder=not decodes, decoder=decodes, head=None)
-        known = context.data.special_tokens
+        ids = context.data.special_tokens
         needed = ["eos"]
         # Their labels count on a first mark.
         if not decodes and isinstance(task, R.TokenClassification | R.QuestionAnswering):
             needed.append("bos")
         end = special_ids(task, context, *needed)[0]
         self.begin = [end] if decodes else []
-        if "bos" in known:
-            self.begin = [known["bos"]]
+        if "bos" in ids:
+            self.begin = [ids["bos"]]
         self.end = [end]
         self.between = [end]
-        if "extra_sep" in known and not decodes:
-            self.between.append(known["extra_sep"])
+        if "extra_sep" in ids and not decodes:
+            self.between.append(ids["extra_sep"])
         self.frame = SpecialTokenFrame(self.begin, self.end, self.between)
         self.segments = style == "bert" and any(
             has_token_types(m.spec) for m in (context, context.teacher) if m is not None

@@ -54,8 +54,8 @@ class SpanCorruptionPreprocess(Preprocess):
         """Return the largest number of raw tokens that become an input of exactly `length`, so that
         nothing is padded.
         """
-        most = int(length / max(1 - self.task.mask_rate, 1e-3)) + 2
-        fitting = [raw for raw in range(2, most) if self.lengths(raw)[0] == length]
+        limit = int(length / max(1 - self.task.mask_rate, 1e-3)) + 2
+        fitting = [raw for raw in range(2, limit) if self.lengths(raw)[0] == length]
         if not fitting or self.task.mask_rate == 1:
             raise ValueError(
                 f"mask_rate = {self.task.mask_rate}: no text fills rows of {length} tokens; hide "

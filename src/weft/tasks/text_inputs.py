@@ -108,9 +108,9 @@ class TextInput:
         other = False
         b = here.second(i)
         if self.next_sentence:
-            many = len(samples)
+            count = len(samples)
             there = self.find_pairs(
-                samples, (index + 1 + int(rng.integers(many - 1))) % many, rng, avoid=index
+                samples, (index + 1 + int(rng.integers(count - 1))) % count, rng, avoid=index
             )[1]
             i, j = closest_lengths(here.stop - here.boundary, there.stop - there.boundary, rng)
             both = (here.second(i), there.second(j))

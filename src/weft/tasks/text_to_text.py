@@ -83,15 +83,15 @@ def class_probabilities(
 
     def likelihoods(batch: Batch) -> Tensor:
         model = ready.model
-        many = len(target_VL)
+        count = len(target_VL)
         memory = model.encode(model.embed(batch["tokens"], **masks(batch)))
         rows = len(memory.x_BLD)
         x_BLD = memory.x_BLD
         mask_BL = memory.attention_mask_BL
         memory = replace(
             memory,
-            x_BLD=x_BLD.repeat_interleave(many, 0),
-            attention_mask_BL=None if mask_BL is None else mask_BL.repeat_interleave(many, 0),
+            x_BLD=x_BLD.repeat_interleave(count, 0),
+            attention_mask_BL=None if mask_BL is None else mask_BL.repeat_interleave(count, 0),
         )
         logits = model.read(
             model.decode(model.embed_target(target_VL.repeat(rows, 1), memory), memory)
@@ -101,7 +101,7 @@ def class_probabilities(
         said_TL = (
             logits.float().log_softmax(-1).gather(-1, label_TL.clamp(min=0)[..., None])[..., 0]
         )
-        return said_TL.masked_fill(label_TL == IGNORE_INDEX, 0.0).sum(-1).view(rows, many)
+        return said_TL.masked_fill(label_TL == IGNORE_INDEX, 0.0).sum(-1).view(rows, count)
 
     def plain(scores_BV: Tensor, batch: Batch) -> list[Any]:
         probabilities: list[Any] = scores_BV.double().softmax(-1).tolist()

@@ -27,10 +27,10 @@ def keep_large_allocations() -> Iterator[bool]:
     if library is None or not hasattr(library, "gnu_get_libc_version"):
         yield False
         return
-    kept = library.mallopt(MMAP_THRESHOLD, 1 << 30)
-    kept = library.mallopt(TRIM_THRESHOLD, (1 << 31) - 1) and kept
+    accepted = library.mallopt(MMAP_THRESHOLD, 1 << 30)
+    accepted = library.mallopt(TRIM_THRESHOLD, (1 << 31) - 1) and accepted
     try:
-        yield bool(kept)
+        yield bool(accepted)
     finally:
         library.mallopt(MMAP_THRESHOLD, LARGEST_MMAP_THRESHOLD)
         library.mallopt(TRIM_THRESHOLD, 2 * LARGEST_MMAP_THRESHOLD)
@@ -59,8 +59,8 @@ def cgroup_available(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
     gives way.
     """
     try:
-        most = (root / "memory.max").read_text()
+        limit = (root / "memory.max").read_text()
         memory_stat = (root / "memory.stat").read_text()
-        return [int(most) - int(dict(map(str.split, memory_stat.splitlines()))["anon"])]
+        return [int(limit) - int(dict(map(str.split, memory_stat.splitlines()))["anon"])]
     except (OSError, KeyError, ValueError):
         return []  # no limit, or none that says so

@@ -107,11 +107,11 @@ class SentenceSamples:
     def __getitem__(self, i: int) -> Sample:
         first = i * self.size
         after = (i + 1) * self.size
-        most = 2 * self.size if self.follow else self.size
-        starts = self.store.sentences(first, after + most)
+        max_tokens = 2 * self.size if self.follow else self.size
+        starts = self.store.sentences(first, after + max_tokens)
         sentence_starts = starts[: starts.searchsorted(after)]
         start = int(sentence_starts[0]) if len(sentence_starts) else first
-        stop = min(start + most, self.store.tokens)
+        stop = min(start + max_tokens, self.store.tokens)
         count = len(sentence_starts) + (1 if self.follow else 0)
         if not len(sentence_starts):
             sentence_starts = np.array([first])

@@ -93,7 +93,7 @@ class RepetitionRule:
 
     def __call__(self, text: str) -> str | None:
         value = self.value
-        for what, parts, most, most_characters in (
+        for what, parts, max_share, max_character_share in (
             ("lines", non_empty_lines(text), value.max_line_fraction, value.max_line_characters),
             (
                 "paragraphs",
@@ -103,7 +103,7 @@ class RepetitionRule:
             ),
         ):
             repeats, characters = repeated_fractions(parts)
-            if repeats > most or characters > most_characters:
+            if repeats > max_share or characters > max_character_share:
                 return f"repeated {what}"
         top = value.max_top_ngram_characters
         every = value.max_ngram_characters

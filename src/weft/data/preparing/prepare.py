@@ -304,9 +304,9 @@ def find_labels(
     for name, (source, rows, work) in training.items():
         column = rows.label_column
         assert column is not None
-        known = format_of(source).class_names(source, work, column)
-        if known is not None and len(training) == 1:
-            return list(known)
+        declared_names = format_of(source).class_names(source, work, column)
+        if declared_names is not None and len(training) == 1:
+            return list(declared_names)
         read = PieceReader(source, rows, root / name)
         with reporting("classes", report):
             for item in (i for n, piece in enumerate(work) for i in read(n, piece, (column,))):

@@ -51,8 +51,8 @@ def check_rows(
     image_size: ImageSize | None = None,
 ) -> tuple[list[SourceRow], BadRowEntries]:
     """Return the rows that a task can use, and the others; `image_size` as for `check_row`."""
-    known = tuple(labels or ())
-    return set_aside(rows, lambda item: check_row(row, item, known, image_size), format)
+    label_names = tuple(labels or ())
+    return set_aside(rows, lambda item: check_row(row, item, label_names, image_size), format)
 
 
 def set_aside(

@@ -151,9 +151,9 @@ class Table:
         Raises:
             ValueError: if more rows are bad than may be.
         """
-        known = tuple(labels or row.labels or ())
+        label_names = tuple(labels or row.labels or ())
         return self.usable_by(
-            lambda item: check_row(row, item, known, image_size),
+            lambda item: check_row(row, item, label_names, image_size),
             rows or UsableRows(*self.all_items),
         )
 
@@ -243,9 +243,11 @@ class Table:
     def classes(self, column: str, labels: Sequence[Sequence[str]] | None = None) -> list[str]:
         """Return the classes of a column: as the files name them, else those of `labels` (default:
         of the rows), sorted."""
-        known = format_of(self.source).class_names(self.source, split_source(self.source), column)
-        found = self.labels(column) if labels is None and not known else labels or ()
-        return list(known or sorted_classes(set(chain.from_iterable(found))))
+        class_names = format_of(self.source).class_names(
+            self.source, split_source(self.source), column
+        )
+        found = self.labels(column) if labels is None and not class_names else labels or ()
+        return list(class_names or sorted_classes(set(chain.from_iterable(found))))
 
     # Other files
 

@@ -57,14 +57,14 @@ def library(what: str) -> Iterator[None]:
 def silent() -> Iterator[None]:
     """Silence standard error: a panic prints there before it can be caught."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)
         os.close(nowhere)
 
 

@@ -124,13 +124,13 @@ def train_bpe(value: R.BPE, texts: Texts) -> Tokenizer:
 
     inner.train_from_iterator(texts(), trainer())
     letters = [name for name in inner.get_vocab() if len(name) == 1]
-    most = max_alphabet(value.vocab_size)
-    if len(letters) > most:
+    max_letters = max_alphabet(value.vocab_size)
+    if len(letters) > max_letters:
         inner.train_from_iterator(
             texts(),
             trainer(
-                initial_alphabet=["▁", *most_common_characters(texts(), inner, most - 1)],
-                limit_alphabet=most,
+                initial_alphabet=["▁", *most_common_characters(texts(), inner, max_letters - 1)],
+                limit_alphabet=max_letters,
             ),
         )
     return within_vocabulary(value, inner)
@@ -187,10 +187,10 @@ def train_wordpiece(value: R.WordPiece, texts: Texts) -> Tokenizer:
         return inner
 
     first = trained(0)
-    most = max_alphabet(value.vocab_size)
+    max_letters = max_alphabet(value.vocab_size)
     letters = sorted(name for name in first.get_vocab() if not name.startswith("##"))
-    if len(letters) > most:
-        letters = sorted(most_common_characters(texts(), first, most))
+    if len(letters) > max_letters:
+        letters = sorted(most_common_characters(texts(), first, max_letters))
     inside = sorted(
         name for name in first.get_vocab() if name.startswith("##") and name[2:] in set(letters)
     )

@@ -174,9 +174,9 @@ class ImportPlan:
         self.heads = head_count(spec)
         self.rows: dict[str, BoundRow] = {}  # of each tensor of ours, row by row
         for row in bind_rows(self.table, shapes, part_kinds(spec)):
-            known = all(t in foreign.names for t in row.theirs)
+            has_tensors = all(t in foreign.names for t in row.theirs)
             if (
-                known
+                has_tensors
                 and self.rows.keys().isdisjoint(row.ours)
                 and not is_new(row.ours[0], new_parts)
             ):

@@ -142,8 +142,8 @@ def row_chunks(x_TV: Tensor) -> Iterator[tuple[slice, Tensor]]:
     graphics card takes more at a time.
     """
     T, V = x_TV.shape
-    many = min(max(1, (1 << (18 if x_TV.device.type == "cpu" else 26)) // V), T)
-    room_TV = torch.empty(many, V, dtype=accumulation_dtype(x_TV), device=x_TV.device)
-    for i in range(0, T, max(many, 1)):
-        rows = slice(i, min(i + many, T))
+    chunk_rows = min(max(1, (1 << (18 if x_TV.device.type == "cpu" else 26)) // V), T)
+    room_TV = torch.empty(chunk_rows, V, dtype=accumulation_dtype(x_TV), device=x_TV.device)
+    for i in range(0, T, max(chunk_rows, 1)):
+        rows = slice(i, min(i + chunk_rows, T))
         yield rows, room_TV[: rows.stop - i].copy_(x_TV[rows])

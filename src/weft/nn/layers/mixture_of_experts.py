@@ -154,15 +154,20 @@ def router_losses(
     score_BLE = layer.score_BLE.to(accumulation_dtype(layer.score_BLE))
     (B, L, E) = score_BLE.shape
     chosen = layer.s.top_k
-    many = 2 if document_ids_BL is None else L + 1  # sequences of a row, the first of them padding
+    # Sequences of a row, the first of them padding
+    num_sequences = 2 if document_ids_BL is None else L + 1
     sequence_BL = attention_mask_BL if document_ids_BL is None else document_ids_BL
     if sequence_BL is None:
         sequence_BL = torch.ones_like(score_BLE[..., 0])
-    at_T = (sequence_BL.long() + many * torch.arange(B, device=score_BLE.device)[:, None]).flatten()
+    at_T = (
+        sequence_BL.long() + num_sequences * torch.arange(B, device=score_BLE.device)[:, None]
+    ).flatten()
 
     def summed(x_BLE: Tensor) -> Tensor:
-        x_SE = x_BLE.new_zeros(B * many, x_BLE.shape[-1]).index_add(0, at_T, x_BLE.flatten(0, 1))
-        return x_SE.view(B, many, -1)[:, 1:].flatten(0, 1)
+        x_SE = x_BLE.new_zeros(B * num_sequences, x_BLE.shape[-1]).index_add(
+            0, at_T, x_BLE.flatten(0, 1)
+        )
+        return x_SE.view(B, num_sequences, -1)[:, 1:].flatten(0, 1)
 
     sent_SE = summed(torch.zeros_like(score_BLE).scatter(-1, layer.route(score_BLE)[1], 1.0))
     tokens_S1 = sent_SE.sum(-1, keepdim=True) / chosen

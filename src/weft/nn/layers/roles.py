@@ -162,13 +162,15 @@ def own_facts(module: nn.Module, scope: dict[str, Any]) -> Iterator[tuple[str, P
     shape.
     """
     declared: dict[str, ParameterFacts] = vars(module).get("declared_roles", {})
-    known = next((role for kind, role in TORCH_ROLES.items() if isinstance(module, kind)), None)
+    torch_role = next(
+        (role for kind, role in TORCH_ROLES.items() if isinstance(module, kind)), None
+    )
     matrix = Role.MATRIX if scope.get("inside_block") else Role.HEAD
     for name, tensor in (
         *module.named_parameters(recurse=False),
         *module.named_buffers(recurse=False),
     ):
-        by_shape = known or (matrix if tensor.dim() > 1 else Role.NORM)
+        by_shape = torch_role or (matrix if tensor.dim() > 1 else Role.NORM)
         facts = declared.get(name) or declared.get("") or ParameterFacts(by_shape)
         if name == "bias" and name not in declared:
             along = facts.role is Role.NORM or facts.stream_dim == OUTPUT

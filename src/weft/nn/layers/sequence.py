@@ -77,8 +77,8 @@ def sequence_keys(sequence: HiddenStates, memory: HiddenStates | None = None) ->
     B, M = memory.document_ids_BL.shape
     slot_BM = torch.arange(M, device=ids_BL.device).expand(B, M)
     # Documents of a row, padding included.
-    many = max(M, L) + 1
-    first_BD = torch.zeros(B, many, dtype=torch.long, device=ids_BL.device).scatter_reduce(
+    num_slots = max(M, L) + 1
+    first_BD = torch.zeros(B, num_slots, dtype=torch.long, device=ids_BL.device).scatter_reduce(
         1, memory.document_ids_BL.long(), slot_BM, "amin", include_self=False
     )
     return keys._replace(documents=DocumentStarts(first_BD.gather(1, ids_BL.long())))

@@ -50,9 +50,9 @@ def run_status(folder: Path, report: Callable[[str], None] = complain) -> dict[s
     logged = steps[-1]["step"] if steps else 0
     done = max(logged, checkpoint_step)  # the log may be lost
     pace = total(last, "seconds") / max(len(last), 1)
-    taken = [line for line in sample if "loss" in line]
+    sampled_steps = [line for line in sample if "loss" in line]
     # Of a long log, what a sample of its steps comes to
-    share = 1 if whole else logged / max(len(taken), 1)
+    share = 1 if whole else logged / max(len(sampled_steps), 1)
     unit = sample_unit(recipe.model)
     over = is_finished(folder) and done in (0, recipe.steps)  # 0: the model alone is left
     end = valid["step"] or logged
@@ -76,13 +76,13 @@ def run_status(folder: Path, report: Callable[[str], None] = complain) -> dict[s
         "valid_metric": valid["valid"].get(recipe.metric),
         "selected": scores_of(selected, recipe.metric) | step_of_best,
         "unit": unit,
-        unit: round(share * total(taken, unit)),
-        "seconds": round(share * total(taken, "seconds"), 1),
+        unit: round(share * total(sampled_steps, unit)),
+        "seconds": round(share * total(sampled_steps, "seconds"), 1),
         "estimated": not whole,
         "speed": total(last, unit) / total(last, "seconds") if total(last, "seconds") else None,
         "data_wait": data_wait(last),
         "seconds_left": round(pace * (recipe.steps - done), 1),
-        "skipped_steps": skipped_steps(folder, saved, [*steps, *taken]),
+        "skipped_steps": skipped_steps(folder, saved, [*steps, *sampled_steps]),
         "expert_load": steps[-1].get("expert_load") if steps else None,
         "checkpoints": saved,
         "checkpoint_step": checkpoint_step,
@@ -130,7 +130,9 @@ def mean_loss(lines: list[dict[str, Any]], unit: str) -> float | None:
     ]
     if not taken:
         return None
-    mean: float = sum(loss * many for loss, many in taken) / max(sum(many for _, many in taken), 1)
+    mean: float = sum(loss * count for loss, count in taken) / max(
+        sum(count for _, count in taken), 1
+    )
     return mean
 
 

@@ -68,7 +68,7 @@ def forecast(run: Run, seconds: float, tokens: int) -> dict[str, Any]:
     """Return the size and cost of a run; the time is extrapolated from one step."""
     recipe = run.recipe
     trainer = run.trainer
-    most = peak_flops(recipe.precision, trainer.ranks.device)
+    peak = peak_flops(recipe.precision, trainer.ranks.device)
     length = recipe.training_schedule.row_length(trainer.step)
     step = step_flops(workload_of_recipe(recipe, row_length=length))
     return {
@@ -80,8 +80,8 @@ def forecast(run: Run, seconds: float, tokens: int) -> dict[str, Any]:
         "tokens_per_step": tokens,
         "tokens": tokens * recipe.steps,
         "flops": run_flops(recipe),
-        "peak_flops": most,
-        "flops_utilization": step / seconds / most,
+        "peak_flops": peak,
+        "flops_utilization": step / seconds / peak,
         "checkpoint_bytes": run.checkpoint_bytes(),
         "seconds_per_step": seconds,
         "seconds_left": seconds * (recipe.steps - trainer.step),

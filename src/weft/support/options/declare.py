@@ -161,12 +161,12 @@ def option_field(field: "Field[Any]") -> OptionField:
         parts = [part for part in get_args(plain) if part is not type(None)]
         optional = len(parts) < len(get_args(plain))
         plain = parts[0] if len(parts) == 1 else object
-    many = get_origin(plain) is Sequence
-    if many:
+    is_sequence = get_origin(plain) is Sequence
+    if is_sequence:
         plain = get_args(plain)[0]
     choices = get_args(plain) if get_origin(plain) is Literal else ()
     kind = str if choices else plain
-    return OptionField(field.name, option, kind, choices, many, optional, default_of(field))
+    return OptionField(field.name, option, kind, choices, is_sequence, optional, default_of(field))
 
 
 def default_of(field: "Field[Any]") -> Any:

@@ -32,9 +32,9 @@ def python_call(options: Callable[P, T]) -> Callable[[Callable[[T], R]], Callabl
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             for name in kwargs.keys() - signature.parameters.keys():
-                known = list(signature.parameters)
+                option_names = list(signature.parameters)
                 raise ValueError(
-                    f"{function.__name__} has no option {name!r}; {suggest(name, known)}"
+                    f"{function.__name__} has no option {name!r}; {suggest(name, option_names)}"
                 )
             try:
                 signature.bind(*args, **kwargs)
@@ -53,10 +53,10 @@ def python_call(options: Callable[P, T]) -> Callable[[Callable[[T], R]], Callabl
 
 def python_fields(cls: type[Options]) -> list[OptionField]:
     """Return the options that Python takes, in the order of the call."""
-    known = option_fields(cls)
+    options = option_fields(cls)
     positional = [field.name for field in fields(cls) if not field.kw_only]
-    names = dict.fromkeys([*positional, *known])
-    return [known[name] for name in names if known[name].option.only != "command"]
+    names = dict.fromkeys([*positional, *options])
+    return [options[name] for name in names if options[name].option.only != "command"]
 
 
 def signature_of(cls: type[Options]) -> Signature:

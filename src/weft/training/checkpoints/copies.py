@@ -142,10 +142,10 @@ class CheckpointCopies:
         kept = {*older[: self.keep], *self.pinned, step}
         names = {path.parent.name for path in self.root.glob("step-*/*")}
         for name in sorted(names):
-            known = FOLDER.fullmatch(name)
+            match = FOLDER.fullmatch(name)
             if (
-                known is None
-                or (s := int(known[1])) in kept
+                match is None
+                or (s := int(match[1])) in kept
                 or (s > step and s not in self.damaged)
             ):
                 continue

@@ -99,9 +99,9 @@ class TrainedParameters(NamedTuple):
         self, wanted: Callable[[Tensor, Role], bool]
     ) -> tuple["TrainedParameters", "TrainedParameters"]:
         """Return those that `wanted(parameter, role)` takes, and the others."""
-        taken = {n: p for n, p in self.named.items() if wanted(p, self.facts[n].role)}
-        others = {n: p for n, p in self.named.items() if n not in taken}
-        return self._replace(named=taken), self._replace(named=others)
+        chosen = {n: p for n, p in self.named.items() if wanted(p, self.facts[n].role)}
+        others = {n: p for n, p in self.named.items() if n not in chosen}
+        return self._replace(named=chosen), self._replace(named=others)
 
 
 def build_adamw(spec: R.AdamW, parameters: TrainedParameters) -> Iterator[Optimizer]:

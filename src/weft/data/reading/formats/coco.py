@@ -114,12 +114,17 @@ def kept_fields(place: int, value: Any, section: str) -> Entry:
 def check_image_ids(path: str, images: list[Entry], annotations: list[Entry]) -> None:
     """Raise ValueError if no annotation belongs to an image. That some do not is usual where images
     were left out."""
-    known = dict.fromkeys(image["id"] for image in images if not isinstance(image, BadRow))
+    image_ids = dict.fromkeys(image["id"] for image in images if not isinstance(image, BadRow))
     notes = (note["image_id"] for note in annotations if not isinstance(note, BadRow))
     first = next(notes, None)
-    if first is None or not known or first in known or not known.keys().isdisjoint(notes):
+    if (
+        first is None
+        or not image_ids
+        or first in image_ids
+        or not image_ids.keys().isdisjoint(notes)
+    ):
         return
-    id = next(iter(known))
+    id = next(iter(image_ids))
     raise ValueError(
         f"{path}: no annotation belongs to an image: annotations name image_id {first!r} "
         f"({type(first).__name__}), images have id {id!r} ({type(id).__name__}); "

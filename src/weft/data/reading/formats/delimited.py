@@ -218,13 +218,13 @@ def detect_delimiter(path: str) -> str:
 def most_consistent_delimiter(lines: Sequence[str], named: bool) -> str | None:
     """Return the delimiter by which most rows have the same number of columns, at least two; on a
     tie a tab, a comma or a semicolon, in this order."""
-    many = MOST_OF_THEM * len(lines)
-    if sum("\t" in line for line in lines) > many:
+    enough = MOST_OF_THEM * len(lines)
+    if sum("\t" in line for line in lines) > enough:
         return "\t"
     best = 0.0
     best_delimiter = None
     for delimiter in ",;|":
-        if not named and sum(delimiter in line for line in lines) <= many:
+        if not named and sum(delimiter in line for line in lines) <= enough:
             continue
         consistent = consistent_fraction(lines, delimiter)
         if consistent > best:

@@ -68,12 +68,12 @@ class JSONCursor:
             if not self.more():
                 return ""
 
-    def take(self, wanted: str) -> str:
-        """Read one of the `wanted` characters."""
+    def take(self, expected: str) -> str:
+        """Read one of the `expected` characters."""
         character = self.peek()
-        if not character or character not in wanted:
+        if not character or character not in expected:
             found = character or "its end"
-            raise self.wrong(f"expected {' or '.join(wanted)}, found {found}")
+            raise self.wrong(f"expected {' or '.join(expected)}, found {found}")
         self.at += 1
         return character
 
