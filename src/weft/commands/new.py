@@ -223,9 +223,13 @@ def printable_lines(text: str) -> str:
 def write_recipe(path: Path, suggestion: "Suggestion") -> None:
     """Write the recipe and read it back; a file that is no recipe is removed."""
     from ..recipe import load_recipe
-    from ..suggest.recipe_code import recipe_code
+    from ..suggest.recipe_code import recipe_code, wrap_text
 
-    guessed = "\n".join(f"    {name}: {text}" for name, text in suggestion.facts.items())
+    guessed = "\n".join(
+        line
+        for name, text in suggestion.facts.items()
+        for line in wrap_text(f"{name}: {text}", " " * 4, " " * 8)
+    )
     docstring = (
         f"{suggestion.title}\n\n    weft train {shlex.quote(str(path))}\n    {suggestion.use}\n\n"
         f"Written by `weft new`, which guessed:\n\n{guessed}"

@@ -4,6 +4,7 @@ arguments is broken into lines.
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass, replace
+from textwrap import TextWrapper
 from typing import Any, NamedTuple
 
 from .. import recipe as R
@@ -172,6 +173,18 @@ def import_code(names: set[tuple[str, str]]) -> str:
     return text + "\n"
 
 
+def wrap_text(text: str, first: str, later: str | None = None) -> list[str]:
+    """Break the lines of a text at the width; `first` and `later` are before them."""
+    wrapper = TextWrapper(
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=later or first,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [piece for line in text.splitlines() for piece in wrapper.wrap(line)]
+
+
 def recipe_code(
     docstring: str,
     values: dict[str, Any],
@@ -198,7 +211,7 @@ def recipe_code(
     lines = []
     for name, part in values.items():
         if name in comments:
-            lines += [f"{INDENT}# {line}\n" for line in comments[name].splitlines()]
+            lines += [f"{line}\n" for line in wrap_text(comments[name], f"{INDENT}# ")]
         lines.append(f"{INDENT}{argument_code(name, part, INDENT)},\n")
     body += "\n" if body else ""
     return f"{head}{body}recipe = Recipe(\n{''.join(lines)})\n"
