@@ -1,4 +1,4 @@
-"""The verbs of `weft`, one file per kind. Nothing heavy is imported before its verb needs it."""
+"""The commands of `weft`, in modules by topic. Heavy packages are imported only on use."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,8 @@ Fields = dict[str, Any]  # as in recipe.formats, which `weft --help` must not lo
 
 
 def export_hint(run: str) -> str:
-    """Return the command that exports the model of a finished run; "" where no family of
-    transformers matches it."""
+    """Return the command that exports the model of a finished run, or "" if transformers has no
+    matching architecture."""
     from ..interop.huggingface.describe import read_folder
     from ..interop.huggingface.equivalent_specs import find_family
 
@@ -21,21 +21,19 @@ def export_hint(run: str) -> str:
         family = find_family(spec).family.name
     except (ValueError, OSError):
         return ""
-    return (
-        f"to open {Path(run) / 'model'} in transformers (as {family}): "
-        f"weft export {run} OUT --to hf" + (f"; {note}" if (note := head_note(spec)) else "")
+    return f"to open the model in transformers ({family}): weft export {run} OUT --to hf" + (
+        f"\nweft: {note}" if (note := head_note(spec)) else ""
     )
 
 
 def head_note(spec: "Spec") -> str:
-    """Return where an exported head is, if no class of transformers has one like it."""
+    """Return a note on the exported head, or "" if transformers has a class with this head."""
     from ..interop.huggingface.equivalent_specs import find_family
     from ..spec import NoHead
 
     if isinstance(spec.head, NoHead) or not isinstance(find_family(spec).spec.head, NoHead):
         return ""
     return (
-        f"no class of transformers has this {type(spec.head).__name__}: "
-        "it is written to modules.json, which sentence-transformers opens, "
-        "and AutoModel opens the rest"
+        f"transformers has no class with this {type(spec.head).__name__}; "
+        "sentence-transformers opens all of it, AutoModel only the body"
     )

@@ -1,4 +1,4 @@
-"""`weft compare`."""
+"""The command `weft compare`: the curves of several runs in one table and picture."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
     from ..runs.logs.comparison import RunGroup
 
-SHOWN = 4  # columns of numbers on a screen
-SETTINGS = 12  # rows of settings on a screen
-LONGEST = 48  # characters of a setting
+SHOWN = 4  # columns of quantities in the printed table
+SETTINGS = 12  # rows of the printed table of settings
+LONGEST = 48  # characters of a printed setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(VerbOptions):
     """The options of `weft compare`."""
 
-    run_folders: Annotated[Sequence[str], Option("folder of a run", metavar="RUN", positional=True)]
+    run_folders: Annotated[Sequence[str], Option("run directory", metavar="RUN", positional=True)]
     output: Annotated[
         str | None,
         Option(
-            "picture to write: .png, .svg or .pdf",
-            default="only a table",
+            "image file to write: .png, .svg or .pdf",
+            default="no image, only the table",
             metavar="FILE",
             short="-o",
         ),
@@ -37,7 +37,7 @@ class CompareOptions(VerbOptions):
     quantities: Annotated[
         Sequence[str],
         Option(
-            "what to compare, such as 'training loss' 'validation loss'",
+            "quantities to compare, such as 'training loss' 'validation loss'",
             default="everything",
             metavar="NAME",
         ),
@@ -45,10 +45,10 @@ class CompareOptions(VerbOptions):
 
 
 def compare(options: CompareOptions) -> int:
-    """Compare the curves of several runs, in a table and a picture.
+    """Compare the curves of several runs, in a table and an image.
 
-    Runs whose recipes differ in nothing but the seed are one curve: their mean, with its 95 %
-    interval. Training losses and gradient norms are smoothed.
+    Runs whose recipes differ only in the seed share one curve: their mean with its 95 % interval.
+    Training losses and gradient norms are smoothed.
     """
     from ..runs.logs.comparison import (
         compare_runs,
@@ -67,7 +67,7 @@ def compare(options: CompareOptions) -> int:
     names = quantities(groups)
     unknown = next((name for name in options.quantities if name not in names), None)
     if unknown is not None:
-        raise ValueError(f"no run has {unknown!r}; there are {', '.join(map(repr, names))}")
+        raise ValueError(f"no run has {unknown!r}; available: {', '.join(map(repr, names))}")
     if options.output:
         draw_comparison(groups, options.output, options.quantities)
     settings = differing_settings(groups)
@@ -91,7 +91,7 @@ def compare(options: CompareOptions) -> int:
         options.json, plain, lambda width: comparison_page(groups, values, columns, settings, width)
     )
     if options.output and not options.json:
-        print(f"drawn in {options.output}")
+        print(f"wrote {options.output}")
     return 0
 
 
@@ -102,7 +102,7 @@ def comparison_page(
     settings: dict[str, tuple[Any, ...]],
     width: int,
 ) -> "Page":
-    """The table of last values, and one of the settings in which the recipes differ."""
+    """Return the table of last values and the table of settings that differ between recipes."""
     from rich.console import Group
 
     table = comparison_table(groups, values, columns, width)
@@ -112,7 +112,7 @@ def comparison_page(
 
 
 def settings_table(groups: list["RunGroup"], settings: dict[str, tuple[Any, ...]]) -> "Page":
-    """The first settings in which the recipes differ, with the value of each group."""
+    """Return the first settings that differ between the recipes, with the value of each group."""
     from rich.table import Table
 
     from ..support.value_tree import format_inline
@@ -123,7 +123,7 @@ def settings_table(groups: list["RunGroup"], settings: dict[str, tuple[Any, ...]
     for path, of_groups in list(settings.items())[:SETTINGS]:
         table.add_row(path, *(shorten(format_inline(value)) for value in of_groups))
     if len(settings) > SETTINGS:
-        table.add_row(f"{len(settings) - SETTINGS} more: --json")
+        table.add_row(f"{len(settings) - SETTINGS} more; --json prints all")
     return table
 
 
@@ -134,7 +134,7 @@ def shorten(text: str) -> str:
 def comparison_table(
     groups: list["RunGroup"], values: dict[str, dict[str, Any]], columns: list[str], width: int
 ) -> "Page":
-    """The last value of each quantity; ± is half the width of the 95 % interval over seeds."""
+    """Return the last value per quantity; ± is half the width of the 95 % interval over seeds."""
     from ..spec.describe import NO_BREAK_SPACE
     from .tables import plain_table
 

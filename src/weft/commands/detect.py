@@ -1,4 +1,4 @@
-"""`weft detect`."""
+"""The command `weft detect`: objects in images."""
 
 import json
 from collections import Counter
@@ -32,7 +32,7 @@ class DetectOptions(BatchOptions, VerbOptions):
     threshold: Annotated[
         float,
         Option(
-            "lowest score of an object, from 0 to 1; --coco has every score",
+            "minimum score of an object, from 0 to 1; --coco writes every score",
             metavar="X",
             least=0,
             most=1,
@@ -40,21 +40,21 @@ class DetectOptions(BatchOptions, VerbOptions):
     ] = 0.5
     draw: Annotated[
         str | None,
-        Option("draw the boxes: an image file, or a folder for several images", metavar="PATH"),
+        Option("image file to draw the boxes in, or a folder for several images", metavar="PATH"),
     ] = None
     coco: Annotated[
         str | None,
         Option(
-            "write the objects as COCO's results file, JSON; "
-            "images and classes are numbered from 1",
+            "JSON file to write in the format of COCO results; "
+            "without --coco-truth, ids of images and classes count from 1",
             metavar="FILE",
         ),
     ] = None
     coco_truth: Annotated[
         str | None,
         Option(
-            "COCO's annotations, JSON: take the ids of images (by file name) and "
-            "categories from there",
+            "COCO annotations (JSON) that give the ids of images (by file name) and of "
+            "categories for --coco",
             metavar="FILE",
         ),
     ] = None
@@ -106,7 +106,7 @@ def detect(options: DetectOptions) -> int:
 
 
 def object_lines(row: Fields, threshold: float) -> str:
-    """An image with a line per object."""
+    """Return one line for the image and one per object."""
     lines = [
         f"  {thing['label']}  {thing['score']:.3f}  " + " ".join(f"{x:.1f}" for x in thing["box"])
         for thing in row["objects"]
@@ -114,7 +114,7 @@ def object_lines(row: Fields, threshold: float) -> str:
     return "\n".join(
         [
             row["image"],
-            *(lines or [f"  nothing scores {threshold:g} or more; --threshold sets this"]),
+            *(lines or [f"  no object scores {threshold:g} or more; lower --threshold"]),
         ]
     )
 
@@ -123,13 +123,12 @@ Ids = dict[str, Any]
 
 
 def read_truth(path: str) -> tuple[Ids, Ids]:
-    """Return the ids of images by the name of their file, and of categories by theirs, as COCO's
-    annotations have them."""
+    """Return the image ids by file name and the category ids by name from COCO annotations."""
     from ..data.reading.files import size_and_mtime
     from ..data.reading.formats.coco import load_coco
 
     if not Path(path).is_file():
-        raise ValueError(f"--coco-truth {path} is not a file; give COCO's annotations, JSON")
+        raise ValueError(f"--coco-truth {path} is not a file; give COCO annotations (JSON)")
     table = load_coco(path, size_and_mtime(path))
     images: Ids = {}
     for image in table.images:
@@ -137,8 +136,8 @@ def read_truth(path: str) -> tuple[Ids, Ids]:
             name = Path(image["file_name"]).name
             if name in images:
                 raise ValueError(
-                    f"--coco-truth {path} names {name} in two folders; "
-                    "images are matched by name: give the annotations of one folder"
+                    f"--coco-truth {path} lists {name} in two folders; "
+                    "images are matched by file name: give the annotations of one folder"
                 )
             images[name] = image["id"]
     return images, {name: number for number, name in table.names.items()}
@@ -147,8 +146,7 @@ def read_truth(path: str) -> tuple[Ids, Ids]:
 def coco_ids(
     images: Sequence[str], names: Sequence[str], truth: tuple[Ids, Ids] | None
 ) -> tuple[Ids, Ids]:
-    """Return the id of each image and of each class: those of `truth`,
-    or numbers from 1 in order."""
+    """Return the ids of images and classes: those of `truth`, or numbers from 1 in order."""
     if truth is None:
         return (
             {path: number for number, path in enumerate(images, 1)},
@@ -158,24 +156,21 @@ def coco_ids(
     for path, number in ids.items():
         if number is None:
             raise ValueError(
-                f"{path} is not among the images of --coco-truth; give a file that lists it, "
-                "or leave the image out"
+                f"--coco-truth does not list the image {path}; give annotations that list it, "
+                "or remove the image"
             )
     unknown = [name for name in names if name not in truth[1]]
     if len(unknown) == len(names):
         raise ValueError(
-            f"no class of the model is among the categories of --coco-truth: {', '.join(truth[1])}"
+            f"--coco-truth has none of the model's classes; its categories: {', '.join(truth[1])}"
         )
     if unknown:
-        report(
-            "not among the categories of --coco-truth, and left out of the results: "
-            f"{', '.join(unknown)}"
-        )
+        report(f"--coco-truth lacks these classes, and the results omit them: {', '.join(unknown)}")
     return ids, truth[1]
 
 
 def coco_results(scored: dict[str, list[Fields]], images: Ids, categories: Ids) -> list[Fields]:
-    """COCO's results file, of every score, since average precision counts the unsure ones too."""
+    """Return the rows of a COCO results file, with every score for average precision."""
     return [
         {
             "image_id": images[path],
@@ -195,7 +190,7 @@ def write_coco(path: str, results: list[Fields]) -> None:
 
 
 def check_output_paths(options: DetectOptions) -> None:
-    """Raise before the model is opened if a file cannot be written."""
+    """Raise ValueError if an output file cannot be written, before the model is opened."""
     outputs = [("--output", options.output), ("--coco", options.coco), ("--draw", options.draw)]
     check_different_outputs(outputs)
     check_output_file(options.output, TABLE_SUFFIXES)
@@ -207,12 +202,12 @@ def check_output_paths(options: DetectOptions) -> None:
 
 
 def is_picture_path(path: str) -> bool:
-    """Return whether a path is that of one picture, not of a folder of pictures."""
+    """Return whether a path names one image file, not a folder."""
     return bool(Path(path).suffix) and not Path(path).is_dir()
 
 
 def draw_targets(target: str, images: Sequence[str]) -> list[Path]:
-    """Return where each image is drawn: in the file, or in a folder under its own name."""
+    """Return the file that each image is drawn in: `target`, or one file per image in it."""
     if is_picture_path(target):
         if len(images) > 1:
             raise ValueError(f"--draw {target}: give a folder for {len(images)} images")
@@ -223,7 +218,7 @@ def draw_targets(target: str, images: Sequence[str]) -> list[Path]:
     if count > 1:
         raise ValueError(
             f"--draw {target}: {count} images would be drawn in {name}; "
-            "draw them into several folders"
+            "draw them into different folders"
         )
     return drawings
 
@@ -231,7 +226,7 @@ def draw_targets(target: str, images: Sequence[str]) -> list[Path]:
 def check_overwrites(
     options: DetectOptions, drawings: Sequence[Path], images: Sequence[str]
 ) -> None:
-    """Raise if an output would take the place of an image or of the annotations."""
+    """Raise ValueError if an output would overwrite an image or the annotations."""
     inputs = [*images, options.coco_truth] if options.coco_truth else images
     check_keeps_inputs("--draw", drawings, inputs)
     rows = [("--output", options.output), ("--coco", options.coco)]
@@ -241,7 +236,7 @@ def check_overwrites(
 
 
 def draw_all(rows: Sequence[Fields], drawings: Sequence[Path], names: Sequence[str]) -> None:
-    """Draw the images; their folder is made now, when nothing can be refused any more."""
+    """Draw the images. The folder is created here, after all checks."""
     from ..data.images.images import open_image
     from ..observe.boxes import draw_boxes
 

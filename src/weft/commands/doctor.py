@@ -1,4 +1,4 @@
-"""`weft doctor`: what is installed, what the machine offers, and what is missing."""
+"""The command `weft doctor`: installed packages, hardware and problems."""
 
 import os
 import platform
@@ -37,7 +37,7 @@ CORE = (
 
 
 class Extra(NamedTuple):
-    """An optional dependency: its packages, and what needs them."""
+    """An optional dependency: its packages and the features that need them."""
 
     packages: tuple[str, ...]
     needed_by: str
@@ -57,7 +57,7 @@ EXTRAS = {
     "mlflow": Extra(("mlflow-skinny",), "weft train --log-to mlflow"),
     "trackio": Extra(("trackio",), "weft train --log-to trackio"),
     "docs": Extra(("zensical",), "scripts/docs builds the site"),
-    "viz": Extra(("matplotlib",), "pictures of weft look, compare and plan"),
+    "viz": Extra(("matplotlib",), "images of weft look, compare and plan"),
 }
 
 
@@ -69,18 +69,18 @@ class DoctorOptions(VerbOptions):
 def doctor(options: DoctorOptions) -> int:
     """Check the installation and this machine.
 
-    Versions, extras and the verbs that need them, threads, instructions, accelerators, measured
-    speed of fp32 and bf16, free disk and memory.
-    Exits with code 1 if something that Weft needs is missing.
+    Shows versions, extras and the commands that need them, threads, CPU instructions, accelerators,
+    the measured speed of fp32 and bf16, free disk space and memory.
+    Exits with code 1 if a required package is missing or broken.
     """
-    with spinner("looking at this machine"):
+    with spinner("examining this machine"):
         summary = examine()
     print_result(options.json, summary, lambda width: page(summary))
     return 1 if summary["problems"] else 0
 
 
 def examine() -> dict[str, Any]:
-    """Return what is there; `problems` is what Weft cannot work without, each with the way out."""
+    """Return all facts; `problems` lists errors that stop Weft, each with a fix."""
     core = {name: version_of(name) for name in CORE}
     machine = machine_of(core)
     folder = Path.cwd()
@@ -114,7 +114,7 @@ def extra_status(extra: Extra) -> dict[str, Any]:
 
 
 def machine_of(core: dict[str, str | None]) -> dict[str, Any] | str:
-    """Return what PyTorch sees, or why it cannot be imported."""
+    """Return the hardware as PyTorch reports it, or the error of importing PyTorch."""
     if not core["torch"]:
         return "torch is not installed"
     try:
@@ -133,7 +133,7 @@ def can_write(folder: Path) -> bool:
         return False
 
 
-# What is wrong
+# Problems and notes
 
 
 def problems(summary: dict[str, Any]) -> list[str]:
@@ -156,38 +156,38 @@ def problems(summary: dict[str, Any]) -> list[str]:
             "pip install --force-reinstall torch"
         )
     if not summary["writable"]:
-        lines.append(f"{summary['folder']} cannot be written to; cd into a folder that can")
+        lines.append(f"{summary['folder']} is not writable; change to a writable folder")
     return lines
 
 
 def notes(summary: dict[str, Any]) -> list[str]:
-    """Return what works but may surprise."""
+    """Return facts that may be unexpected but do not stop Weft."""
     lines = []
     machine = summary["machine"]
     if summary["disk_bytes"] < LEAST_DISK:
-        lines.append(f"only {format_number(summary['disk_bytes'], 'B')} of disk are free here")
+        lines.append(f"only {format_number(summary['disk_bytes'], 'B')} of disk space are free")
     if isinstance(machine, dict):
         if machine["memory_bytes"] < LEAST_MEMORY:
-            lines.append(f"only {format_number(machine['memory_bytes'], 'B')} of memory are free")
+            lines.append(f"only {format_number(machine['memory_bytes'], 'B')} of free memory")
         if machine["threads"] < machine["cores"]:
             lines.append(
                 f"PyTorch uses {machine['threads']} of {machine['cores']} cores; "
-                "OMP_NUM_THREADS sets the number"
+                "set OMP_NUM_THREADS to change this"
             )
         faster = machine["bf16_flops"] > machine["fp32_flops"]
         lines.append(
-            f"{'bf16' if faster else 'fp32'} is the faster precision here; "
-            "--precision auto chooses by the instructions"
+            f"{'bf16' if faster else 'fp32'} is faster on this machine; "
+            "--precision auto selects by CPU instructions"
         )
     data = summary["data"]
     if data is not None and not Path(data).is_dir():
-        lines.append(f"WEFT_DATA={data} is not a folder; recipes look for their data there")
+        lines.append(f"WEFT_DATA={data} is not a folder; set it to the folder with your data")
     return lines
 
 
 def least_versions() -> dict[str, str]:
-    """Return the lowest version of each core package that Weft's own metadata asks for; none where
-    Weft is not installed."""
+    """Return the minimum version of each core package from Weft's metadata, or an empty dictionary
+    if Weft is not installed."""
     try:
         lines = requires("weft") or []
     except PackageNotFoundError:
@@ -200,7 +200,7 @@ def release(number: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", number.partition("+")[0])[:3])
 
 
-# On the screen
+# Printed page
 
 
 def page(summary: dict[str, Any]) -> Any:
@@ -216,12 +216,12 @@ def page(summary: dict[str, Any]) -> Any:
         **machine_rows(summary["machine"]),
         "disk": f"{format_number(summary['disk_bytes'], 'B')} free in {summary['folder']}, "
         + ("writable" if summary["writable"] else "NOT WRITABLE"),
-        "data": summary["data"] or "WEFT_DATA is not set; relative paths of recipes start here",
+        "data": summary["data"] or "WEFT_DATA is not set; recipe paths start at this folder",
     }
     for name, text in rows.items():
         table.add_row(name, text)
     lines = [f"note: {line}" for line in summary["notes"]]
-    lines += [f"PROBLEM: {line}" for line in summary["problems"]] or ["all that is needed is there"]
+    lines += [f"PROBLEM: {line}" for line in summary["problems"]] or ["no problems found"]
     return Group(table, "", extras_table(summary["extras"]), "", "\n".join(lines))
 
 
@@ -240,7 +240,7 @@ def machine_rows(machine: dict[str, Any] | str) -> dict[str, str]:
         f"{count_of(machine['threads'], 'thread')} on "
         f"{count_of(machine['cores'], 'core')}",
         "accelerators": ", ".join(devices) or "none: CUDA and MPS are not available",
-        "speed": f"{', '.join(speeds)} on {machine['device']}, a product of matrices of 512 × 512",
+        "speed": f"{', '.join(speeds)} on {machine['device']}, on a 512 × 512 matrix product",
         "memory": f"{format_number(machine['memory_bytes'], 'B')} free",
     }
 

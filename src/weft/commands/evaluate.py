@@ -1,4 +1,4 @@
-"""`weft evaluate`."""
+"""The command `weft evaluate`: metrics of a model on its task or in context."""
 
 import time
 from pathlib import Path
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 def evaluate(options: EvaluateOptions) -> int:
     """Evaluate a model with the metrics of its task.
 
-    Evaluates a run on its validation data, or any model on files:
-    weft evaluate RUN --data test.en test.de.
+    Evaluates a run on its validation data, or any model on files.
+    Example: weft evaluate RUN --data test.en test.de
     """
     if options.few_shot and options.arithmetic:
         raise ValueError("--few-shot and --arithmetic cannot be combined; give one of them")
     in_context = options.few_shot or options.arithmetic
     if in_context and (options.data or options.task):
         raise ValueError(
-            "--few-shot and --arithmetic bring their own questions; leave --data and --task out"
+            "--few-shot and --arithmetic have their own questions; remove --data and --task"
         )
     check_input_files("--data", options.data)
     check_input_files("--few-shot", [options.few_shot] if options.few_shot else [])
@@ -78,7 +78,7 @@ def evaluate(options: EvaluateOptions) -> int:
     try:
         written |= receipts.spread_of_states(states)
     except ValueError as error:  # of a diverged model
-        report(f"the spread of the states is left out: {error}")
+        report(f"the receipt omits the spread of the hidden states: {error}")
     print_result(options.json, written, lambda width: receipt_page(written, path))
     if path is not None:
         add_receipt(path, " ".join(options.data) or options.split, written)
@@ -86,7 +86,7 @@ def evaluate(options: EvaluateOptions) -> int:
 
 
 def task_options(options: ScoreOptions, predicting: "PredictOptions") -> "TaskOptions":
-    """Return the options as a task takes them."""
+    """Return the task options from the command-line options."""
     from ..tasks.task import EvaluateOptions
 
     return EvaluateOptions(
@@ -117,7 +117,7 @@ def data(
             report=report_on_first_rank(ranks),
         )
     if model.recipe is None:
-        raise ValueError(f"{options.name} has no data of its own; give some with --data")
+        raise ValueError(f"{options.name} has no evaluation data; give files with --data")
     return data_of_run(model.recipe.data, options.split, ranks)
 
 

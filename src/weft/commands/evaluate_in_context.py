@@ -1,4 +1,4 @@
-"""In-context scores: `weft evaluate NAME --few-shot FILE` and `weft evaluate NAME --arithmetic`."""
+"""In-context evaluation: `weft evaluate NAME --few-shot FILE` and `--arithmetic`."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(options: EvaluateOptions) -> int:
-    """Under torchrun the questions are shared between the ranks."""
+    """Evaluate in context; under torchrun the ranks share the questions."""
     from ..runs.logs.progress import CountProgressLine
     from . import receipts
 
@@ -82,7 +82,7 @@ def question_sets(options: EvaluateOptions) -> "list[QuestionSet]":
 def named_scores(
     options: EvaluateOptions, scores: "list[InContextScore]"
 ) -> dict[str, float | str]:
-    """Return the scores as the receipt names them."""
+    """Return the scores by their name in the receipt."""
     values: dict[str, float | str] = {
         f"{s.metric if options.few_shot else s.questions}, {s.shots}-shot": s.value for s in scores
     }
@@ -109,7 +109,7 @@ def joined(sets: Any) -> Any:
 
 
 def page(scores: "list[InContextScore]", written: Fields, choices: Any, path: Any) -> Any:
-    """A row per task or metric, a column per number of examples."""
+    """Return a table with a row per task or metric and a column per number of examples."""
     from rich.console import Group
     from rich.table import Table
 
@@ -128,7 +128,7 @@ def page(scores: "list[InContextScore]", written: Fields, choices: Any, path: An
     scoring = "exact match of the greedy answer"
     if choices:
         first = ", ".join([*choices[:4], "…"] if len(choices) > 4 else choices)
-        scoring = f"the most likely of {len(choices)} answers ({first})"
+        scoring = f"most likely of {len(choices)} answers ({first})"
     model = f"model SHA-256 {written['model'][:16]}…"
     line = f"{written['samples']:,} questions; {scoring}; {model}; {written['seconds']} s"
     return Group(table, "", line, *([f"receipt: {path}"] if path is not None else []))

@@ -25,8 +25,8 @@ COUNT = 100
 EvaluationFiles = Annotated[
     Sequence[str],
     Option(
-        "files to evaluate on: one, or two aligned ones, also as .gz",
-        default="the data of the run",
+        "files to evaluate on: one, or two parallel files, optionally compressed (.gz)",
+        default="the run's own data",
         metavar="FILE",
     ),
 ]
@@ -34,14 +34,15 @@ EvaluationFiles = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions(TableOptions, BeamSearchOptions, DeviceOptions):
-    """How a model is scored by what it was trained for:
-    the options of `weft evaluate` and of `weft.evaluate`."""
+    """Options for scoring a model on its task, shared by `weft evaluate` and `weft.evaluate`."""
 
-    split: Annotated[Literal["valid", "train"], Option("split of the run's own data")] = "valid"
+    split: Annotated[
+        Literal["valid", "train"], Option("split of the run's own data to evaluate on")
+    ] = "valid"
     task: Annotated[
         str | None,
         Option(
-            "task of a model without a recipe, such as classify, tag, answer, "
+            "task, needed for a model without a recipe, such as classify, tag, answer, "
             "translate or perplexity",
             metavar="TASK",
         ),
@@ -50,15 +51,15 @@ class ScoreOptions(TableOptions, BeamSearchOptions, DeviceOptions):
     stride: Annotated[
         int | None,
         Option(
-            "distance between windows of running text",
-            default="half the length",
+            "stride between windows of running text, in tokens",
+            default="half of --max-length",
             metavar="TOKENS",
             least=1,
         ),
     ] = None
     language: Annotated[
         str | None,
-        Option("target language, for tokenised BLEU", default="from the suffix of the file"),
+        Option("target language for tokenised BLEU", default="from the suffix of the file"),
     ] = None
     no_answer_threshold: Annotated[float, NO_ANSWER_THRESHOLD] = 0.0
     batch_size: BatchSize = 32
@@ -66,27 +67,27 @@ class ScoreOptions(TableOptions, BeamSearchOptions, DeviceOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class InContextOptions(Options):
-    """How a language model is scored on questions, with solved examples in its prompt."""
+    """Options for scoring a language model on questions with solved examples in the prompt."""
 
     few_shot: Annotated[
         str | None,
         Option(
-            "in-context evaluation of a language model on a table of questions and answers: "
-            "the prompt holds solved examples, nothing is trained",
+            "table of questions and answers for in-context evaluation of a language model; "
+            "prompts hold solved examples, and no weights change",
             metavar="FILE",
         ),
     ] = None
     arithmetic: Annotated[
-        bool, Option("in-context evaluation on the ten arithmetic tasks of GPT-3")
+        bool, Option("evaluate in context on the ten arithmetic tasks of GPT-3")
     ] = False
     shots: Annotated[
         Sequence[int],
-        Option("in context: numbers of examples in the prompt", metavar="N", least=0),
+        Option("in-context evaluation: numbers of examples per prompt", metavar="N", least=0),
     ] = (0, 1, 4, 16)
     examples: Annotated[
         str | None,
         Option(
-            "--few-shot: table to draw the examples from",
+            "table to sample the examples of --few-shot from",
             default="the other rows of FILE",
             metavar="FILE",
         ),
@@ -95,7 +96,7 @@ class InContextOptions(Options):
     num_questions: Annotated[
         int | None,
         Option(
-            "in context: number of questions",
+            "in-context evaluation: number of questions",
             default=f"all rows; --arithmetic: {COUNT} per task",
             metavar="N",
             least=1,
@@ -111,5 +112,10 @@ class EvaluateOptions(ModelOptions, ScoreOptions, InContextOptions, VerbOptions)
     data: EvaluationFiles = ()
     output: Annotated[
         str | None,
-        Option("file of the receipt", default="RUN/evaluation.json", metavar="FILE", short="-o"),
+        Option(
+            "file to write the receipt to",
+            default="RUN/evaluation.json",
+            metavar="FILE",
+            short="-o",
+        ),
     ] = None

@@ -1,4 +1,4 @@
-"""Checks of the files that a verb reads and writes, before its work begins."""
+"""Checks of a command's input and output files before its work begins."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ NOT_WRITTEN = (".gz", ".zst", ".xls", ".xlsx", ".npy")
 
 
 def check_input_files(option: str, paths: Sequence[str]) -> None:
-    """Raise before torch is imported if a file is missing."""
+    """Raise MissingFile before torch is imported if a file is missing."""
     from ..data.reading.files import MissingFile, find
     from ..support.addresses import is_remote
 
@@ -24,8 +24,8 @@ def check_input_files(option: str, paths: Sequence[str]) -> None:
 
 
 def warn_of_shared_files(data: Sequence[str], valid: Sequence[str]) -> None:
-    """Report files that are trained on and validated on.
-    A folder may hold the images of two tables."""
+    """Warn about files in both the training and the validation data. Two tables may share a folder
+    of images."""
     from ..data.reading.files import find
     from ..support.addresses import is_remote
 
@@ -39,38 +39,38 @@ def warn_of_shared_files(data: Sequence[str], valid: Sequence[str]) -> None:
         shared = {place for place in shared if not os.path.isdir(place)}
     if shared:
         report(
-            f"--valid {min(shared)} is also trained on, so its metrics do not hold for new data; "
-            "give other files, or leave --valid out"
+            f"--valid {min(shared)} is also training data, so its metrics do not measure "
+            "generalisation; give other files, or omit --valid"
         )
 
 
 def check_output_file(
     path: str | None, suffixes: tuple[str, ...] = (), option: str = "--output"
 ) -> None:
-    """Raise before the work if the output file cannot be written. With `suffixes`,
-    its name has one of these, or none."""
+    """Raise ValueError before the work if the output file cannot be written. With `suffixes`, the
+    file name must have one of these or none."""
     if path is None:
         return
     file = Path(path)
     suffix = file.suffix.lower()
     if suffixes and suffix not in ("", *suffixes):
         raise ValueError(
-            f"{option} {path}: {file.suffix} is not written; give a name with {', '.join(suffixes)}"
+            f"{option} {path}: cannot write {file.suffix}; use one of {', '.join(suffixes)}"
         )
     if not suffixes and suffix in NOT_WRITTEN:
         raise ValueError(
-            f"{option} {path}: {file.suffix} is not written; see --help for the endings that are"
+            f"{option} {path}: cannot write the format {file.suffix}; --help lists the formats"
         )
     if file.is_dir():
-        raise ValueError(f"{option} {path} is a folder; name a file in it")
+        raise ValueError(f"{option} {path} is a folder; give a file in it")
     if not file.parent.is_dir():
-        raise ValueError(f"{option} {path}: there is no folder {file.parent}; make it first")
+        raise ValueError(f"{option} {path}: {file.parent} does not exist; create it first")
     if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise ValueError(f"{option} {path} cannot be written; give a file that can")
+        raise ValueError(f"{option} {path} is not writable; give another file")
 
 
 def check_picture_file(path: str, option: str) -> None:
-    """Raise before the work if a picture cannot be written."""
+    """Raise ValueError before the work if an image file cannot be written."""
     from PIL import Image
 
     check_output_file(path, option=option)
@@ -84,37 +84,36 @@ def check_picture_file(path: str, option: str) -> None:
 
 
 def check_output_folder(path: str, option: str) -> None:
-    """Raise before the work if a folder cannot be made or written to; nothing is made yet."""
+    """Raise ValueError before the work if a folder cannot be created or written to. Creates
+    nothing."""
     there = next(folder for folder in (Path(path), *Path(path).parents) if folder.exists())
     if not there.is_dir():
         raise ValueError(f"{option} {path}: {there} is a file; give a folder")
     if not os.access(there, os.W_OK):
-        raise ValueError(f"{option} {path} cannot be written; give a folder that can")
+        raise ValueError(f"{option} {path} is not writable; give another folder")
 
 
 def check_keeps_inputs(
     option: str, targets: Sequence[str | Path], inputs: Sequence[str | Path]
 ) -> None:
-    """Raise if a target is one of the inputs, by this name or by another:
-    it would be overwritten."""
+    """Raise ValueError if a target is one of the inputs, under this or another name."""
     input_numbers = {file_number(path) for path in inputs if os.path.isfile(path)}
     for target in targets:
         if os.path.isfile(target) and file_number(target) in input_numbers:
             raise ValueError(
-                f"{option}: {target} is an input, which would be overwritten; give another place"
+                f"{option}: {target} is an input and would be overwritten; give another path"
             )
 
 
 def check_outside_model(
     option: str, targets: Sequence[str | Path | None], name: str | Path
 ) -> None:
-    """Raise if a target is inside the folder of a model or run that is read,
-    or another name of a file in it.
+    """Raise ValueError if a target is inside the input model or run, or links to a file in it.
 
     Args:
-        option: that names the targets.
-        targets: files to write; None and "" are none.
-        name: of the model or run; a name that is no folder here has no files to lose.
+        option: the option that gives the targets.
+        targets: the files to write; None and "" are ignored.
+        name: the model or run; a name that is no local folder needs no check.
     """
     folder = Path(name).resolve()
     if folder.name == "model" and (folder.parent / "recipe.json").is_file():
@@ -125,15 +124,14 @@ def check_outside_model(
     for target in outputs:
         if Path(target).resolve().is_relative_to(folder):
             raise ValueError(
-                f"{option} {target} is inside {folder}, the model or run that is read; "
-                "give another place"
+                f"{option} {target} is inside {folder}, the model or run that this command reads; "
+                "give another path"
             )
     check_keeps_inputs(option, outputs, [*folder.rglob("*")])
 
 
 def check_different_outputs(outputs: Sequence[tuple[str, str | Path | None]]) -> None:
-    """Raise if two options, given as (option, path), write to one file,
-    by this name or by another."""
+    """Raise ValueError if two options, given as (option, path), write the same file."""
     options = dict[Any, str]()
     for option, path in outputs:
         if path is None:
@@ -144,7 +142,7 @@ def check_different_outputs(outputs: Sequence[tuple[str, str | Path | None]]) ->
 
 
 def file_number(path: str | Path) -> tuple[int, int]:
-    """What all names of one file share: links,
-    and other cases where the disk does not tell them apart."""
+    """Return the device and inode of a file, which all its names share: links, and names that the
+    file system does not distinguish."""
     status = os.stat(path)
     return status.st_dev, status.st_ino

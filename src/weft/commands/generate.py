@@ -1,4 +1,4 @@
-"""`weft generate` and `weft translate`."""
+"""The commands `weft generate` and `weft translate`."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -40,16 +40,15 @@ TEXT = ("prompt", "text", "source", "src", "sentence", "question")
 
 @dataclass(frozen=True, kw_only=True)
 class WriterOptions(RowOptions, VerbOptions):
-    """A model that writes texts, and the rows that it reads."""
+    """The model and the input rows of a command that generates text."""
 
-    columns: Annotated[Sequence[str], replace(COLUMNS, help="column of the text")] = ()
+    columns: Annotated[Sequence[str], replace(COLUMNS, help="column with the text")] = ()
     output: Annotated[
         str | None,
         replace(
             ROWS_OUTPUT,
-            help="output file: .jsonl, .json, .csv, .tsv or .parquet, "
-            "the rows with what was generated "
-            f"({COLUMN_PREFIX_HELP}); else text, one line per row",
+            help="output file: .jsonl, .json, .csv, .tsv or .parquet for the rows with the "
+            f"generated text ({COLUMN_PREFIX_HELP}); any other name for text, one line per row",
         ),
     ] = None
     batch_size: BatchSize = 32
@@ -65,7 +64,7 @@ class GenerateOptions(SamplingOptions, WriterOptions):
         str | None,
         Option(
             "text to continue",
-            default="read --input or standard input; demo has one",
+            default="--input or standard input; demo has its own prompt",
             metavar="PROMPT",
             positional=True,
         ),
@@ -74,21 +73,19 @@ class GenerateOptions(SamplingOptions, WriterOptions):
         int | None,
         Option(
             "maximum number of tokens to generate",
-            default=f"{DEFAULT_NEW_TOKENS}, or what fits",
+            default=f"{DEFAULT_NEW_TOKENS}, or fewer if the context is full",
             metavar="N",
             least=1,
         ),
     ] = None
     num_samples: Annotated[
         int,
-        Option(
-            "number of samples per prompt, with the seeds SEED, SEED + 1, …", metavar="N", least=1
-        ),
+        Option("samples per prompt, with the seeds SEED, SEED + 1, …", metavar="N", least=1),
     ] = 1
     stop: Annotated[
         Sequence[str],
         Option(
-            "text that ends an answer; it is not part of it (repeatable)",
+            "text that ends an answer, not included in the output (repeatable)",
             metavar="TEXT",
             repeat=True,
         ),
@@ -96,23 +93,21 @@ class GenerateOptions(SamplingOptions, WriterOptions):
     num_beams: Annotated[int | None, replace(NUM_BEAMS, default="no beam search")] = None
     length_penalty: LengthPenalty = 0.6
     num_return: Annotated[
-        int, Option("number of answers of beam search to return", metavar="N", least=1)
+        int, Option("number of answers to return with --num-beams", metavar="N", least=1)
     ] = 1
     logprobs: Annotated[
         bool,
-        Option("also return the tokens and their log-probabilities (with --json or --output)"),
+        Option("add tokens and their log-probabilities to --json or --output"),
     ] = False
     chat: Annotated[
         bool,
-        Option(
-            "treat the prompt, or a row's `messages`, as a conversation and apply the chat template"
-        ),
+        Option("apply the chat template to the prompt or to a row's `messages`"),
     ] = False
     draft_model: Annotated[
         str | None,
         Option(
-            "small model with the same tokenizer for speculative decoding; "
-            "the distribution of answers does not change",
+            "small model with the same tokenizer for speculative decoding, "
+            "which keeps the distribution of answers",
             metavar="NAME",
         ),
     ] = None
@@ -128,7 +123,7 @@ class TranslateOptions(WriterOptions, BeamSearchOptions):
 def generate(options: GenerateOptions) -> int:
     """Generate text from a prompt.
 
-    One prompt is streamed. Several are answered in order, one line each, with line breaks written
+    One prompt is streamed. Several prompts print one line each, in order, with line breaks escaped
     as \\n and \\r and backslashes as \\\\.
     """
     options = with_demo_prompt(options)
@@ -160,7 +155,7 @@ def generate(options: GenerateOptions) -> int:
 
 
 def check_combination(options: GenerateOptions, sampling: "Sampling") -> None:
-    """Raise ValueError for options that exclude each other."""
+    """Raise ValueError for mutually exclusive options."""
     beside_beams = (
         options.draft_model,
         options.num_samples > 1,
@@ -174,21 +169,19 @@ def check_combination(options: GenerateOptions, sampling: "Sampling") -> None:
             "--draft-model; leave one out"
         )
     if "" in options.stop:
-        raise ValueError("--stop needs a text; an empty one would stop at once")
+        raise ValueError("--stop is empty; give at least one character")
     if options.num_return > 1 and not options.num_beams:
-        raise ValueError(
-            "--num-return needs --num-beams; to sample several answers, use --num-samples"
-        )
+        raise ValueError("--num-return needs --num-beams; for several samples, use --num-samples")
 
 
 def streams(options: GenerateOptions) -> bool:
-    """Return whether the answer to one prompt is printed while it is generated."""
+    """Return whether the answer is printed during generation, as for a single prompt."""
     searches = options.num_beams or options.draft_model or options.num_samples > 1
     return not (options.json or options.output or options.logprobs or searches)
 
 
 def print_stream(pieces: Iterable[str], hint: str) -> int:
-    """Print a text as it comes; print the hint if none came."""
+    """Print pieces of text as they arrive; print the hint if there are none."""
     printed = ""
     for piece in pieces:
         print(piece, end="", flush=True)
@@ -200,17 +193,17 @@ def print_stream(pieces: Iterable[str], hint: str) -> int:
 
 
 def chat_hint(writer: "TextGenerator") -> str:
-    """Return what to try with a model of conversations that ends a plain text at once."""
+    """Return a hint about --chat for a chat model whose answer to plain text is empty."""
     from ..generate.chat_template import has_chat_template
 
     if not has_chat_template(writer.folder):
         return ""
-    return "weft: the model ended its answer at once; it has a chat template: try --chat"
+    return "weft: the model returned an empty answer; try --chat, since it has a chat template"
 
 
 def with_demo_prompt(options: GenerateOptions) -> GenerateOptions:
-    """`weft generate demo` works without a prompt: then it samples,
-    since greedy characters repeat themselves."""
+    """Add a prompt and sampling to `weft generate demo` without a prompt; greedy decoding of
+    characters repeats itself."""
     from ..interop.huggingface.hub import packaged_folder
 
     if options.prompt is not None or options.input or packaged_folder(options.name) is None:
@@ -224,16 +217,15 @@ def with_demo_prompt(options: GenerateOptions) -> GenerateOptions:
         print(DEMO_PROMPT, end="", flush=True)
     if sys.stderr.isatty():
         report(
-            'a prompt of your own: weft generate demo "JULIET:" --temperature 0.7 --seed 1; '
-            "what it attends to: weft look demo --open"
+            'for another prompt: weft generate demo "JULIET:" --temperature 0.7 --seed 1; '
+            "to see its attention: weft look demo --open"
         )
     new_tokens = options.max_new_tokens or DEMO_TOKENS
     return replace(options, prompt=DEMO_PROMPT, max_new_tokens=new_tokens, temperature=temperature)
 
 
 def has_standard_input() -> bool:
-    """Return whether a pipe or a file gives something to read;
-    a closed standard input gives nothing."""
+    """Return whether a pipe or a file gives input; a closed standard input does not."""
     try:
         return not sys.stdin.isatty() and bool(sys.stdin.buffer.peek(1))  # type: ignore[union-attr]
     except (AttributeError, OSError, ValueError):
@@ -243,7 +235,8 @@ def has_standard_input() -> bool:
 def translate(options: TranslateOptions) -> int:
     """Translate texts.
 
-    Prints one line per text. Beam search; a translation has at most 50 tokens more than its text.
+    Prints one translation per line, from beam search. A translation has at most 50 tokens more than
+    its source.
     """
     from ..runs.logs.progress import CountProgressLine
 
@@ -265,7 +258,7 @@ def translate(options: TranslateOptions) -> int:
 def encode_prompts(
     options: GenerateOptions, writer: "TextGenerator", rows: list[Fields], column: str | None
 ) -> tuple[list[list[int]], list[int]]:
-    """Return the prompts, and the maximum number of tokens of each answer."""
+    """Return the prompts and the maximum number of tokens per answer."""
     from ..generate.text_generator import map_rows
 
     prompts = map_rows(lambda row: prompt_of(writer, row, column, options.chat), rows)
@@ -313,7 +306,7 @@ def generate_rows(
 
 
 def sampling(options: GenerateOptions) -> "Sampling":
-    """Return the sampling options; any of them turns sampling on."""
+    """Return the sampling options; setting any of them enables sampling."""
     from ..generate.sampling import FIELDS, sampling_from
 
     fields = {name: getattr(options, name) for name in FIELDS}
@@ -347,14 +340,14 @@ def prompt_of(writer: "TextGenerator", row: Fields, column: str | None, chat: bo
     )
 
 
-# What comes in
+# Inputs
 
 
 def text_column(options: WriterOptions, rows: list[Fields]) -> str:
     from ..data.reading.column_names import check_columns_exist, find_column, require_column
 
     if len(options.columns) > 1:
-        raise ValueError(f"--columns {' '.join(options.columns)}: give one, the column of the text")
+        raise ValueError(f"--columns {' '.join(options.columns)}: give one column")
     check_columns_exist(rows[0], options.columns)
     only = next(iter(rows[0])) if len(rows[0]) == 1 else None
     column = require_column(
@@ -379,7 +372,7 @@ def generation_fields(options: GenerateOptions, answer: "Generation") -> Fields:
 
 
 def escape_newlines(text: str) -> str:
-    """Escape line breaks, so that every answer is one line."""
+    """Escape line breaks, so that each answer takes one line."""
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 

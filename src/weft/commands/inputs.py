@@ -1,5 +1,5 @@
-"""What `weft classify`, `tag`, `answer`, `embed` and `fill` read: texts, pairs of texts,
-words, questions or images."""
+"""Inputs of `weft classify`, `tag`, `answer`, `embed` and `fill`: texts, pairs, words, questions
+or images."""
 
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Inputs(NamedTuple):
-    """The rows, and what a model reads of each."""
+    """Rows and the model's input for each."""
 
     rows: list[Fields]
     # texts, pairs of texts, lists of words, or images
@@ -25,20 +25,20 @@ class Inputs(NamedTuple):
 def text_rows(
     options: TextOptions, pairs: bool = False, suffixes: tuple[str, ...] = TABLE_SUFFIXES
 ) -> list[Fields]:
-    """Return single texts, or pairs of texts. `suffixes` are those of the output."""
+    """Return single texts or pairs of texts. `suffixes` are the formats of the output file."""
     texts = options.texts
     rows = input_rows(options, texts, suffixes)
     if not texts or not pairs:
         return rows
     if len(texts) % 2:
-        raise ValueError(f"--pairs needs an even number of texts; there are {len(texts)}")
+        raise ValueError(f"--pairs needs an even number of texts, not {len(texts)}")
     return [{"text": a, "text2": b} for a, b in zip(texts[::2], texts[1::2], strict=True)]
 
 
 def inputs_of_rows(
     options: TextOptions, rows: list[Fields], model: "OpenModel", pairs: bool | None = None
 ) -> Inputs:
-    """Return images, or pairs of texts; `pairs` as `text_pairs` takes it."""
+    """Return images or pairs of texts; `text_pairs` describes `pairs`."""
     if model.reads_images:
         image_column = getattr(model.recipe and model.recipe.data.rows, "image", None)
         rows, images = image_rows(options, rows, image_column)
@@ -54,11 +54,11 @@ def text_pairs(
     """Return the texts of the rows.
 
     Args:
-        options: of the command.
-        rows: of the command or of a file.
-        model: that reads them.
-        pairs: whether a row must have a second text (True), may have one (False),
-            or has one text only (None).
+        options: the options of the command.
+        rows: the input rows.
+        model: the model that reads the texts.
+        pairs: True if each row must have a second text, False if it may have one, None if each
+            row has one text.
     """
     from ..data.reading.columns import text_columns
 
@@ -68,8 +68,8 @@ def text_pairs(
         second = None
     elif pairs and second is None:
         raise ValueError(
-            "--pairs: which column is the second text? There are "
-            f"{', '.join(map(repr, rows[0]))}; name both with --columns"
+            "--pairs: cannot infer the columns of the two texts from "
+            f"{', '.join(map(repr, rows[0]))}; give both with --columns"
         )
     if not options.texts and not options.columns and list(rows[0]) != ["text"]:
         print(
@@ -85,7 +85,7 @@ def text_pairs(
 
 
 def trained_on(options: TextOptions, fields: Fields, model: "OpenModel", pairs: bool) -> list[str]:
-    """Return the columns that the run was trained on, if the rows have them."""
+    """Return the text columns of the run's training data if the rows have them, else none."""
     from ..recipe import LabelledTexts, TemplatedPairs
 
     row = None if options.texts or model.recipe is None else model.recipe.data.rows
@@ -104,13 +104,13 @@ def masked_texts(options: TextOptions, rows: list[Fields], model: "OpenModel") -
 
 
 def words_of_rows(options: TagOptions, rows: list[Fields], model: "OpenModel") -> Inputs:
-    """Return the words of each row: as stored, or its text split into words and punctuation."""
+    """Return the words of each row: a list in the table, or the text split into words."""
     words = words_of(options, rows, model)
     return Inputs(rows, words, [" ".join(sentence) for sentence in words])
 
 
 def words_of(options: TagOptions, rows: list[Fields], model: "OpenModel") -> list[list[str]]:
-    """Return the words of a row: as stored, or its text split into words and punctuation."""
+    """Return the words of each row: a list in the table, or the text split into words."""
     from ..data.reading.column_names import WORD_COLUMNS, find_column
     from ..metrics.moses import tokenize
 
@@ -133,7 +133,7 @@ def question_rows(options: AnswerOptions) -> tuple[list[Fields], str]:
     question = options.question
     context = options.context
     if (question or context) and not (question and context):
-        raise ValueError("give --question and --context, or --input")
+        raise ValueError("give both --question and --context, or --input FILE")
     table = input_table(options, [question] if question else [])
     if question:
         return [{"question": question, "context": context}], ""
@@ -143,7 +143,7 @@ def question_rows(options: AnswerOptions) -> tuple[list[Fields], str]:
 def questions_of_rows(options: AnswerOptions, rows: list[Fields]) -> Inputs:
     """Return the question and the context of each row."""
     if options.columns and len(options.columns) != 2:
-        raise ValueError("--columns: answer reads two, QUESTION CONTEXT")
+        raise ValueError("--columns: give two columns, QUESTION CONTEXT")
     question, context = options.columns or ("question", "context")
     for row in rows:
         texts = [row.get(question), row.get(context)]

@@ -1,4 +1,4 @@
-"""`weft look`."""
+"""The command `weft look`: attention maps and other views of a model."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = Option(
     "text, or image file",
-    default="a sentence; of a model of images, only filters and positions",
+    default="a sentence; for an image model, only filters and positions",
     metavar="INPUT",
     positional=True,
 )
@@ -28,12 +28,12 @@ OUTPUT = Option("page (.html) or picture (.png, .svg, .pdf) to write", metavar="
 
 @dataclass(frozen=True, kw_only=True)
 class ViewOptions(DeviceOptions):
-    """What is drawn of a model: the options of `weft look` and of `weft.look`."""
+    """Options for views of a model, shared by `weft look` and `weft.look`."""
 
     target: Annotated[
         str | None,
         Option(
-            "what the decoder beside an encoder reads",
+            "input text of the decoder, for an encoder-decoder",
             default="what the model generates",
             metavar="TEXT",
         ),
@@ -41,20 +41,22 @@ class ViewOptions(DeviceOptions):
     relations: Annotated[
         str | None,
         Option(
-            "CoNLL-U file: find the head that follows each dependency relation best",
+            "CoNLL-U file; find the head that best follows each dependency relation",
             metavar="FILE",
         ),
     ] = None
     attention: Annotated[
         str | None,
-        Option("attention of a picture, such as cross", default="the first", metavar="NAME"),
+        Option(
+            "attention to draw in an image file, such as cross", default="the first", metavar="NAME"
+        ),
     ] = None
     layer: Annotated[
-        int | None, Option("layer of a picture of one head, from 1", metavar="N", least=1)
+        int | None, Option("layer of --head, counted from 1", metavar="N", least=1)
     ] = None
-    head: Annotated[
-        int | None, Option("head of a picture of one head, from 1", metavar="N", least=1)
-    ] = None
+    head: Annotated[int | None, Option("draw one head, counted from 1", metavar="N", least=1)] = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +69,18 @@ class LookOptions(ModelOptions, ViewOptions, VerbOptions):
 
 
 def look(options: LookOptions) -> int:
-    """Draw what a model attends to, as a page or a picture.
+    """Draw the attention maps of a model, as a page or an image.
 
-    The page is one file that works offline: every head, one head, one word, what each layer would
-    predict; of an image also attention on the image, its distance, filters and positions.
+    The page is one file that works offline. It shows all heads, single heads and words, and the
+    prediction of each layer; for an image also attention on the image, attention distance, filters
+    and positions.
     """
     check_files(options)
     with spinner(f"opening {options.name}"):
         from ..inference.open_model import open_model
 
         model = open_model(options.name, device=options.device)
-    with spinner(f"looking into {options.name}"):
+    with spinner(f"analysing {options.name}"):
         observation, scores = observe(model, options.example, options)
         save(observation, options.output, options)
     summary = {
@@ -109,8 +112,7 @@ def look(options: LookOptions) -> int:
 def observe(
     model: "OpenModel", example: "str | ImageInput | None", options: ViewOptions
 ) -> tuple["Observation", list["RelationScore"]]:
-    """Return what the model does with the example,
-    and the best head of each relation that is asked for."""
+    """Return the observation of the example, with the best head per relation if requested."""
     from ..inference.look import look as observe_input
 
     observation = observe_input(model, example, options.target, options.precision == "bf16")
@@ -124,7 +126,7 @@ def observe(
 
 
 def save(observation: "Observation", path: "str | Path", options: ViewOptions) -> None:
-    """Write the page, or the picture of the attention that the options choose."""
+    """Write the page, or the image of the attention that the options select."""
     from ..observe.figure import save_observation
 
     save_observation(
@@ -133,7 +135,7 @@ def save(observation: "Observation", path: "str | Path", options: ViewOptions) -
 
 
 def check_files(options: LookOptions) -> None:
-    """Raise before the work if a file cannot be read, or the output not be written."""
+    """Raise ValueError before the work if a file cannot be read or the output not written."""
     check_output_file(options.output)
     relations = [options.relations] if options.relations else []
     check_input_files("--relations", relations)
@@ -141,17 +143,17 @@ def check_files(options: LookOptions) -> None:
     check_keeps_inputs("--output", [options.output], [options.example or "", *relations])
     if options.open and Path(options.output).suffix != ".html":
         raise ValueError(
-            f"--open shows a page; give --output a name with .html, not {options.output}"
+            f"--open needs an HTML page; give --output NAME.html, not {options.output}"
         )
 
 
 def report_page(
     path: str, summary: dict[str, Any], scores: list["RelationScore"], width: int
 ) -> "Group":
-    """What was drawn, and the best head of each relation."""
+    """Return the printed summary and the best head per relation."""
     from rich.console import Group
 
-    parts: list[Any] = ["\n".join([*map(line, summary["attention"]), f"drawn in {path}"])]
+    parts: list[Any] = ["\n".join([*map(line, summary["attention"]), f"wrote {path}"])]
     if scores:
         from ..observe.relations import COLUMNS, table_rows
         from .tables import plain_table

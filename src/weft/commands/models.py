@@ -1,4 +1,4 @@
-"""`weft families`, `show`, `verify` and `export`."""
+"""The commands `weft families`, `show`, `verify` and `export`."""
 
 import sys
 from dataclasses import dataclass
@@ -44,7 +44,9 @@ class VerifyOptions(VerbOptions):
 
     folder: Annotated[
         str,
-        Option("folder or hub name in Hugging Face's layout", metavar="FOLDER", positional=True),
+        Option(
+            "model folder or hub name, in Hugging Face's layout", metavar="FOLDER", positional=True
+        ),
     ]
 
 
@@ -53,24 +55,25 @@ class ExportOptions(VerbOptions):
     """The options of `weft export`."""
 
     folder: Annotated[
-        str, Option("folder or hub name, in either layout", metavar="IN", positional=True)
+        str,
+        Option("run, model folder or hub name, in either layout", metavar="IN", positional=True),
     ]
     output: Annotated[
         str,
         Option(
-            "new or empty folder; with --overwrite also the folder of a model",
+            "folder to write; new or empty; --overwrite replaces a model folder",
             metavar="OUT",
             positional=True,
         ),
     ]
-    to: Annotated[
-        Literal["hf", "weft"], Option("layout to write: Hugging Face's or Weft's own")
-    ] = "hf"
+    to: Annotated[Literal["hf", "weft"], Option("layout to write: hf (Hugging Face's) or weft")] = (
+        "hf"
+    )
     overwrite: Overwrite = False
 
 
 def families(options: FamiliesOptions) -> int:
-    """List the architectures with sizes, parameters and papers."""
+    """List the architectures with their sizes, parameters and papers."""
     from .tables import families_table, family_sizes
 
     sizes = family_sizes()
@@ -88,7 +91,7 @@ def show(options: ShowOptions) -> int:
         return show_recipe(options)
     if options.set:
         raise ValueError(
-            f"--set changes a recipe, and {options.name} is a model; give a recipe's file"
+            f"--set changes a recipe, and {options.name} is a model; give a recipe file"
         )
     name, model = named_spec(options.name)
     length = describe_module.default_length(model)
@@ -104,7 +107,7 @@ def show(options: ShowOptions) -> int:
 
 
 def named_spec(name: str) -> tuple[str, "Spec"]:
-    """Return the full name and the spec of a family's size or of a folder."""
+    """Return the full name and the spec of a family's size or of a model folder."""
     try:
         from ..families import spec_of_name
 
@@ -121,8 +124,8 @@ def named_spec(name: str) -> tuple[str, "Spec"]:
 
 
 def is_recipe(name: str) -> bool:
-    """Return whether the name is a recipe: a file, with or without :name,
-    or a run without a model."""
+    """Return whether the name is a recipe: a file, optionally with :name, or a run without a
+    model."""
     from ..interop.manifest import model_of_run
 
     file = Path(name.partition(":")[0])
@@ -148,7 +151,7 @@ def show_recipe(options: ShowOptions) -> int:
 def verify(options: VerifyOptions) -> int:
     """Compare a model with transformers: outputs, tokens, images, generation, embeddings, classes.
 
-    Runs both on the CPU in fp32. Exits with code 1 if an output differs by more than 1e-5, or any
+    Runs both on the CPU in fp32. Exits with code 1 if outputs differ by more than 1e-5, or if any
     token, pixel, answer or vector differs.
     """
     from .tables import differences_table
@@ -177,15 +180,15 @@ def verify(options: VerifyOptions) -> int:
     lines = {check.name: check.line for check in checks}
     print_result(options.json, plain, lambda width: differences_table(differences, lines, width))
     if not options.json:
-        print(f"{'the same' if same else 'not the same'} within {LIMIT:g}")
+        print(f"{'equal' if same else 'different'} within {LIMIT:g}")
     return 0 if same else 1
 
 
 def export(options: ExportOptions) -> int:
     """Export a model as a folder that Hugging Face's classes open.
 
-    Reads a run (if it is not finished, its newest checkpoint), a model folder or a hub name, in
-    Hugging Face's layout or Weft's, one tensor at a time.
+    Reads a run (its newest checkpoint if it is not finished), a model folder or a hub name, in
+    Hugging Face's or Weft's layout, one tensor at a time.
     """
     from ..interop.huggingface.describe import check_output_folder, folder_summary
     from ..interop.manifest import model_of_run
@@ -194,7 +197,7 @@ def export(options: ExportOptions) -> int:
     out = Path(options.output)
     run = Path(options.folder)
     if out.resolve() == Path(model_folder(options.folder)).resolve():
-        raise ValueError(f"{options.output} is the folder to read; give another one to write")
+        raise ValueError(f"{options.output} is the input folder; give another output folder")
     check_output_folder(out, options.overwrite)
     folders = {}
     with spinner(f"exporting {options.folder}"):
@@ -217,7 +220,7 @@ def export(options: ExportOptions) -> int:
 
 
 def convert(folder: Path, out: Path, to: Literal["hf", "weft"]) -> "Spec":
-    """Write the model of a folder in a layout; return its spec."""
+    """Write the model of a folder in the given layout and return its spec."""
     from ..interop.loading import open_weights
     from ..interop.saving import save
 
@@ -227,7 +230,7 @@ def convert(folder: Path, out: Path, to: Literal["hf", "weft"]) -> "Spec":
 
 
 def model_folder(name: str) -> str:
-    """Return the model folder of a finished run; else the name itself."""
+    """Return the model folder of a finished run, or the name unchanged."""
     from ..interop.manifest import model_of_run
 
     model = model_of_run(Path(name)) if (Path(name) / "recipe.json").is_file() else None
