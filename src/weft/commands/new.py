@@ -1,4 +1,4 @@
-"""`weft new`: a first recipe for the user's own data."""
+"""The command `weft new`: a first recipe for the user's own data."""
 
 import os
 import re
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ..spec import Spec
     from ..suggest.suggestion import Suggestion
 
-FROM_SCRATCH = ("pretrain", "translate", "detect")  # tasks that no checkpoint is tuned for
+FROM_SCRATCH = ("pretrain", "translate", "detect")  # tasks without fine-tuning
 COMMON_STEMS = {"train", "training", "data", "dataset", "all", "input", "corpus", "annotations"}
-UTILISATION = 0.3  # of the speed of a matrix product, which a step of a small model reaches
+UTILISATION = 0.3  # fraction of the matrix-product speed that a small model reaches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +33,9 @@ class NewRecipeOptions(TableOptions, VerbOptions):
     task: Annotated[
         str | None,
         Option(
-            "what the model learns: classify (texts or images), pair, regress, choose, tag, "
+            "task to learn: classify (texts or images), pair, regress, choose, tag, "
             "answer, text2text, translate, "
-            "pretrain (on plain text), detect (objects), or a task of your own",
+            "pretrain (on plain text), detect (objects), or a user-defined task",
             default="detected",
             metavar="TASK",
             positional=True,
@@ -44,9 +44,9 @@ class NewRecipeOptions(TableOptions, VerbOptions):
     data: Annotated[
         Sequence[str],
         Option(
-            "a table (CSV, TSV, JSON lines, Parquet); two parallel files; text files, folders of "
-            "them and patterns; images (Parquet, npz, idx, a folder with one sub-folder per class, "
-            "or a table that names images and their folder); or COCO's JSON and the folder of its "
+            "input data: a table (CSV, TSV, JSON lines, Parquet); two parallel files; text files, "
+            "folders or glob patterns; images (Parquet, npz, idx, a folder with one sub-folder per "
+            "class, or a table of image names and their folder); or COCO JSON and its folder of "
             "images",
             metavar="DATA",
             positional=True,
@@ -55,9 +55,9 @@ class NewRecipeOptions(TableOptions, VerbOptions):
     objective: Annotated[
         str | None,
         Option(
-            "what pretrain learns: causal-lm (to continue a text), masked-lm (to fill masks), "
-            "span-corruption (to write hidden spans), "
-            "denoising (to restore damaged text), or replaced-tokens (to detect them)",
+            "objective of pretrain: causal-lm (continue a text), masked-lm (fill masks), "
+            "span-corruption (write hidden spans), "
+            "denoising (restore damaged text), or replaced-tokens (detect replaced tokens)",
             default="causal-lm",
             metavar="OBJECTIVE",
         ),
@@ -65,8 +65,8 @@ class NewRecipeOptions(TableOptions, VerbOptions):
     output: Annotated[
         str | None,
         Option(
-            "file of the recipe",
-            default="a name after the data, such as reviews.py for reviews.csv",
+            "recipe file to write",
+            default="the name of the data, such as reviews.py for reviews.csv",
             metavar="FILE",
             short="-o",
         ),
@@ -75,7 +75,7 @@ class NewRecipeOptions(TableOptions, VerbOptions):
     checkpoint: Annotated[
         str | None,
         Option(
-            "a model to fine-tune: a run, a folder or a name of the hub",
+            "model to fine-tune: a run, a model folder or a hub name",
             default="random weights",
             metavar="MODEL",
             flag="from",
@@ -86,7 +86,7 @@ class NewRecipeOptions(TableOptions, VerbOptions):
 def new(options: NewRecipeOptions) -> int:
     """Write a first recipe for your own data.
 
-    Looks at the files, writes a commented recipe that weft train runs, and prints what it guessed.
+    Inspects the files, writes a commented recipe for weft train, and prints the inferred settings.
     Example: weft new classify reviews.csv
     """
     from ..plan.cost import run_flops
@@ -108,11 +108,11 @@ def new(options: NewRecipeOptions) -> int:
 
 
 def with_task(options: NewRecipeOptions) -> NewRecipeOptions:
-    """Return the options with the first word as the task if it names one; else it is a file, and
-    the task is left out.
+    """Return the options with `task` set if the first word names a task; otherwise the first word
+    is a file.
 
     Raises:
-        ValueError: if it is neither, or if there is no file.
+        ValueError: if it is neither, or if no file is given.
     """
     from ..recipe import tunable_names
     from ..support.synonyms import suggest
@@ -122,7 +122,7 @@ def with_task(options: NewRecipeOptions) -> NewRecipeOptions:
     first, *others = [*([options.task] if options.task else []), *options.data]
     if first in offered:
         if not others:
-            raise ValueError(f"weft new {first}: give the files with the data too")
+            raise ValueError(f"weft new {first}: give the data files too")
         return replace(options, task=first, data=others)
     if not re.search(r"[./*:]", first) and not os.path.exists(first):
         raise ValueError(f"weft new {first}: {suggest(first, offered)}")
@@ -130,7 +130,7 @@ def with_task(options: NewRecipeOptions) -> NewRecipeOptions:
 
 
 def check_objective(options: NewRecipeOptions) -> None:
-    """Raise ValueError for an unknown objective, and where none is chosen."""
+    """Raise ValueError for an unknown objective, or for one given with another task."""
     if options.objective is None:
         return
     from ..suggest.pretrain import OBJECTIVES
@@ -142,30 +142,32 @@ def check_objective(options: NewRecipeOptions) -> None:
         )
     if options.task not in (None, "pretrain"):
         raise ValueError(
-            f"--objective {options.objective}: {options.task} has one objective; leave it out, or "
-            "give weft new pretrain"
+            f"--objective {options.objective}: {options.task} has one objective; remove it, "
+            "or use weft new pretrain"
         )
 
 
 def output_file(options: NewRecipeOptions) -> tuple[Path, str]:
-    """Return the file of the recipe, and the name of its run: that of the file, if the user gives
+    """Return the recipe file and the name of its run, which is the file's name if the user gives
     one.
 
     Raises:
-        ValueError: if the file cannot be written, or if there is a run of its name.
+        ValueError: if the file cannot be written, or if a run with its name exists.
     """
     name = plain_name(Path(options.output).stem) if options.output else ""
     run = name or recipe_name(options.data, options.task)
     path = Path(options.output or recipe_file(run))
     if path.suffix != ".py":
-        raise ValueError(f"--output {path}: a recipe is a Python file; give a name with .py")
+        raise ValueError(
+            f"--output {path}: a recipe is a Python file; give a name that ends in .py"
+        )
     if path.exists():
-        raise ValueError(f"{path} is there already; delete it, or give another name with --output")
+        raise ValueError(f"{path} already exists; delete it, or give another file with --output")
     if not path.parent.is_dir():
-        raise ValueError(f"--output {path}: there is no folder {path.parent}; make it first")
+        raise ValueError(f"--output {path}: {path.parent} does not exist; create it first")
     if Path("runs", run).exists():
         raise ValueError(
-            f"--output {path}: another recipe has the run runs/{run}; give another name, or delete "
+            f"--output {path}: the run runs/{run} already exists; give another name, or delete "
             "that run"
         )
     return path, run
@@ -187,9 +189,10 @@ def suggest_for(options: NewRecipeOptions) -> "Suggestion":
 
 
 def recipe_name(data: Sequence[str], task: str | None) -> str:
-    """Return a name for the run of data that the user typed: of the first path or, where that is a
-    pattern or a name like train.csv, of its folder; with a number if there is such a run. Several
-    texts in a folder elsewhere have the folder's name.
+    """Return a name for the run, from the data paths that the user typed.
+
+    Uses the first path or, if that is a pattern or a name like train.csv, its folder; several
+    texts in a folder elsewhere have the folder's name. Adds a number if such a run exists.
     """
     place = Path(os.path.abspath(data[0]))
     if task == "pretrain" and len(data) > 1 and place.parent != Path.cwd():
@@ -203,36 +206,30 @@ def recipe_name(data: Sequence[str], task: str | None) -> str:
 
 
 def recipe_file(name: str) -> str:
-    """Return the file of a recipe; a module of this name that Python imports is not shadowed
-    by it.
-    """
+    """Return the file of a recipe; its name does not shadow a module that Python imports."""
     modules = {*sys.stdlib_module_names, *packages_distributions()}
     return f"{name}-recipe.py" if name in modules else f"{name}.py"
 
 
 def plain_name(name: str) -> str:
-    """Return a name without the signs of a pattern such as train-*."""
+    """Return a name without the wildcards of a pattern such as train-*."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", name).strip("-._")
 
 
 def printable_lines(text: str) -> str:
-    """Return a text without control characters, which names and rows of other people may hold."""
+    """Return a text without control characters, which names and rows may contain."""
     return "".join(c for c in text if c.isprintable() or c == "\n")
 
 
 def write_recipe(path: Path, suggestion: "Suggestion") -> None:
-    """Write the recipe and read it back; a file that is no recipe is removed."""
+    """Write the recipe and load it; remove a file that does not load."""
     from ..recipe import load_recipe
     from ..suggest.recipe_code import recipe_code, wrap_text
 
-    guessed = "\n".join(
-        line
-        for name, text in suggestion.facts.items()
-        for line in wrap_text(f"{name}: {text}", " " * 4, " " * 8)
-    )
+    inferred = "\n".join(f"    {name}: {text}" for name, text in suggestion.facts.items())
     docstring = (
         f"{suggestion.title}\n\n    weft train {shlex.quote(str(path))}\n    {suggestion.use}\n\n"
-        f"Written by `weft new`, which guessed:\n\n{guessed}"
+        f"Written by `weft new` with these inferred settings:\n\n{inferred}"
     )
     text = recipe_code(
         printable_lines(docstring).replace("\\", "/").replace('"""', "'''"),
@@ -249,25 +246,25 @@ def write_recipe(path: Path, suggestion: "Suggestion") -> None:
 
 
 def model_facts(spec: "Spec") -> dict[str, str]:
-    """Return the size of a model, and the layout that it can be exported in once it is trained."""
+    """Return the size of a model and the layouts that it can be exported to after training."""
     from ..interop.huggingface.equivalent_specs import find_family
 
     try:
         export = f"Hugging Face's layout, as {find_family(spec).family.name}"
     except ValueError:
-        export = "Weft's own layout alone; no other library opens the trained model"
+        export = "only Weft's own layout; no other library opens the trained model"
     else:
         export += f"; {note}" if (note := head_note(spec)) else ""
     return {"model": f"{spec.parameter_count():,} parameters", "export": export}
 
 
 def cost_fact(flops: float, steps: int, precision: str) -> dict[str, str]:
-    """Return what a run costs on this machine, about."""
+    """Return the estimated cost of a run on this machine."""
     from ..training.machine import speed
 
     seconds = flops / (UTILISATION * speed(precision))
     duration = f"about {format_duration(seconds)}" if seconds >= 1 else "under a second"
-    cost = f"{count_of(steps, 'step')}, {format_number(flops, 'FLOP')}: {duration} here"
+    cost = f"{count_of(steps, 'step')}, {format_number(flops, 'FLOP')}: {duration} on this machine"
     return {"cost": cost}
 
 
@@ -279,7 +276,7 @@ def page(path: Path, suggestion: "Suggestion", facts: dict[str, str]) -> Any:
     for name, text in facts.items():
         table.add_row(name, text)
     return Group(
-        f"{path} is written. These are guesses; you can change any line:",
+        f"wrote {path}; edit any inferred setting:",
         "",
         table,
         "",

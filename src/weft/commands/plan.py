@@ -1,5 +1,5 @@
-"""`weft plan`: parameters, FLOPs, memory per device,
-bytes per link and time of a run, before it starts."""
+"""The command `weft plan`: parameters, FLOPs, memory, communication and time of a run, before it
+starts."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +33,7 @@ class PlanOptions(VerbOptions):
     name: Annotated[
         str,
         Option(
-            "model such as gpt3-175b, folder of a model, or recipe such as recipes/bert.py:paper",
+            "model such as gpt3-175b, model folder, or recipe such as recipes/bert.py:paper",
             metavar="NAME",
             positional=True,
         ),
@@ -43,12 +43,17 @@ class PlanOptions(VerbOptions):
     ] = None
     tensor: Annotated[
         int | None,
-        Option("devices that share every layer", default="the fastest", metavar="N", least=1),
+        Option(
+            "number of devices that split each layer (tensor parallelism)",
+            default="the fastest",
+            metavar="N",
+            least=1,
+        ),
     ] = None
     shard: Annotated[
         int | None,
         Option(
-            "devices that share weights and optimiser state",
+            "number of devices that shard weights and optimiser state",
             default="the fastest",
             metavar="N",
             least=1,
@@ -56,14 +61,15 @@ class PlanOptions(VerbOptions):
     ] = None
     micro_batch_size: Annotated[
         int | None,
-        Option(
-            "rows of one forward pass on one device", default="the fastest", metavar="N", least=1
-        ),
+        Option("rows per forward pass and device", default="the fastest", metavar="N", least=1),
     ] = None
     row_length: Annotated[
         int | None,
         Option(
-            "tokens per row, or pixels of a side", default="the model's own", metavar="N", least=1
+            "tokens per row, or pixels per image side",
+            default="the model's own",
+            metavar="N",
+            least=1,
         ),
     ] = None
     kind: Annotated[
@@ -77,7 +83,7 @@ class PlanOptions(VerbOptions):
     tokens: Annotated[
         float | None,
         Option(
-            "tokens or images to train on",
+            "number of tokens or images to train on",
             default="20 tokens per parameter, or the recipe's",
             metavar="N",
             above=0,
@@ -86,19 +92,19 @@ class PlanOptions(VerbOptions):
     ] = None
     checkpointing: Annotated[
         bool,
-        Option("compute every block again in the backward pass", default="where it is fastest"),
+        Option("recompute each block in the backward pass", default="where it is fastest"),
     ] = False
     simulate: Annotated[
         bool,
         Option(
-            "experimental: also measure the memory and collectives of one rank of the real model "
-            "on a fake process group"
+            "experimental: also measure the memory and collectives of one rank of the real model, "
+            "on a fake process group",
         ),
     ] = False
     picture: Annotated[
         str | None,
         Option(
-            "draw memory by part and time against the number of devices (.png, .svg or .pdf)",
+            "image file for memory by part and time by number of devices (.png, .svg or .pdf)",
             metavar="FILE",
         ),
     ] = None
@@ -108,7 +114,7 @@ class PlanOptions(VerbOptions):
 def plan(options: PlanOptions) -> int:
     """Plan a run: FLOPs, memory per device and time before it starts.
 
-    Refuses what does not fit, and names the one on the fewest devices that does.
+    If the run does not fit, the error names the smallest number of devices that does.
     """
     from ..plan.hardware import accelerator
     from ..plan.plan import find_plan
@@ -131,7 +137,7 @@ def plan(options: PlanOptions) -> int:
 
 
 def workload_and_wishes(options: PlanOptions, device: "Accelerator") -> tuple["Workload", "Wishes"]:
-    """The workload of a recipe or a model, and what options and recipe fix of its layout."""
+    """Return the workload of a recipe or model, and the layout constraints from its options."""
     from ..plan.plan import Wishes
     from ..plan.recipe_workload import workload_of_recipe
     from ..plan.workload import with_samples, workload_of_spec
@@ -147,14 +153,14 @@ def workload_and_wishes(options: PlanOptions, device: "Accelerator") -> tuple["W
     if not is_recipe(options.name) and not (Path(options.name) / "recipe.json").is_file():
         if options.set:
             raise ValueError(
-                f"--set changes a recipe, and {options.name} is a model; give a recipe's file"
+                f"--set changes a recipe, and {options.name} is a model; give a recipe file"
             )
         name, spec = named_spec(options.name)
         return workload_of_spec(name, spec, options.row_length, options.tokens), wishes
     from .. import recipe
 
     if options.row_length:
-        raise ValueError("--row-length is for a model; a recipe has --set batch.length=…")
+        raise ValueError("--row-length applies to models; for a recipe use --set batch.length=…")
     loaded = recipe.apply_overrides(
         recipe.load_recipe(options.name), list(options.set), report_on_first_rank
     )
@@ -166,7 +172,7 @@ def workload_and_wishes(options: PlanOptions, device: "Accelerator") -> tuple["W
 
 
 def plans_by_devices(workload: "Workload", best: "Plan", wishes: "Wishes") -> list["Plan"]:
-    """The fastest plan on fewer and on more devices, where there is one."""
+    """Return the fastest plans on fewer and on more devices, where one exists."""
     from ..plan.plan import search
 
     plans = []
@@ -191,7 +197,7 @@ def scaling_row(plan: "Plan") -> dict[str, Any]:
 
 
 def run_simulation(best: "Plan") -> dict[str, Any]:
-    """Simulate one pass of rank 0, beside the closed formula for it."""
+    """Simulate one pass of rank 0 and compare its memory with the formula."""
     with spinner(f"simulating one of {best.layout.devices:,} ranks"):
         from ..plan.memory import peak_memory
         from ..plan.simulate import one_pass, simulate
@@ -202,7 +208,7 @@ def run_simulation(best: "Plan") -> dict[str, Any]:
     return vars(simulation) | {"formula": formula, "ratio": formula / simulation.memory}
 
 
-# The page
+# Printed page
 
 
 def plan_page(best: "Plan", scaling: list["Plan"], plain: dict[str, Any]) -> "Page":
@@ -229,7 +235,7 @@ def plan_page(best: "Plan", scaling: list["Plan"], plain: dict[str, Any]) -> "Pa
         )
     note = (
         "Each line is the fastest layout that fits; "
-        "memory per device follows its rows per forward pass"
+        "memory per device depends on its rows per forward pass"
     )
     note += " (--micro-batch-size)"
     if any(plan.layout.checkpointing for plan in scaling):
@@ -253,7 +259,7 @@ def workload_rows(best: "Plan") -> list[tuple[str, str]]:
             "FLOPs",
             f"{format_number(flops.forward / per)} forward and "
             f"{format_number(flops.backward / per)} backward per {unit}, "
-            f"{flops.scores / flops.forward:.1%} of them attention scores",
+            f"{flops.scores / flops.forward:.1%} for attention scores",
         ),
         ("data", f"{samples}: {w.steps:,} steps of {rows}; {w.precision}"),
         ("run", f"{format_number(best.step_flops * w.steps, 'FLOP')}"),
@@ -264,7 +270,7 @@ def device_rows(best: "Plan") -> list[tuple[str, str]]:
     layout = best.layout
     memory = best.memory
     device = best.device
-    again = "; every block computed again in the backward pass" if layout.checkpointing else ""
+    again = "; each block recomputed in the backward pass" if layout.checkpointing else ""
     passes = layout.micro_batches(best.workload)
     parts = [
         f"{format_number(size, 'B')} {name}"
@@ -284,7 +290,7 @@ def device_rows(best: "Plan") -> list[tuple[str, str]]:
 
 
 def describe_gradients(best: "Plan") -> str:
-    """Gradients at the fullest moment, and at the update where they are more."""
+    """Return the peak size of the gradients, and their size at the update if larger."""
     from ..plan.memory import moments_of_step
 
     here = best.memory.gradients
@@ -312,7 +318,7 @@ def cost_rows(best: "Plan") -> list[tuple[str, str]]:
             f"{device.utilisation:.0%} of "
             f"{format_number(device.flops(best.workload.precision), 'FLOP/s')}, "
             f"{best.tensor_seconds:.3g} s waiting in tensor groups, "
-            f"{best.shard_seconds:.3g} s of gathering beside it",
+            f"{best.shard_seconds:.3g} s of overlapped gathering",
         ),
         ("time", f"{format_duration(best.seconds)}; {best.utilisation:.1%} of the peak"),
     ]
@@ -324,7 +330,7 @@ def simulation_rows(simulation: dict[str, Any]) -> list[tuple[str, str]]:
         (
             "simulated",
             f"{format_number(simulation['memory'], 'B')} per rank for one pass; "
-            f"the formula says {format_number(simulation['formula'], 'B')} "
+            f"formula: {format_number(simulation['formula'], 'B')} "
             f"({simulation['ratio']:.3f}); {simulation['seconds']:.0f} s",
         ),
         ("", calls),

@@ -1,4 +1,4 @@
-"""`weft classify`, `tag`, `answer`, `embed` and `fill`."""
+"""The commands `weft classify`, `tag`, `answer`, `embed` and `fill`."""
 
 import json
 import sys
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Predictions(NamedTuple):
-    """Rows, what the model read of each, and what it predicted."""
+    """Rows, the model's input for each, and its predictions."""
 
     rows: list[Fields]
     inputs: list[Any]
@@ -81,7 +81,7 @@ def tag(options: TagOptions) -> int:
     cut = [tags for tags in done.values if any(share == 0 for _, share in tags)]
     if cut:
         print(
-            f"weft: {len(cut):,} of {len(rows):,} rows are longer than the model reads; "
+            f"weft: {len(cut):,} of {len(rows):,} rows exceed the model's maximum length; "
             "their last words have no tag",
             file=sys.stderr,
         )
@@ -128,7 +128,7 @@ def answer(options: AnswerOptions) -> int:
     predictions = [answer_fields(value, options.no_answer_threshold) for value in done.values]
     texts = [prediction["prediction"] for prediction in predictions]
     if format == "squad" and options.output and options.output.endswith(".json"):
-        # as SQuAD's own script reads them
+        # The format of SQuAD's evaluation script
         by_id = {row["id"]: text for row, text in zip(rows, texts, strict=True)}
         with open(options.output, "w", encoding="utf-8") as file:
             json.dump(by_id, file, ensure_ascii=False)
@@ -137,8 +137,8 @@ def answer(options: AnswerOptions) -> int:
 
 
 def answer_fields(answer: Any, threshold: float | None) -> Fields:
-    """Return an answer as plain values;
-    none where that scores more than the threshold above the best span."""
+    """Return an answer as plain values; null if "no answer" scores more than the threshold above
+    the best span."""
     none = threshold is not None and answer.no_answer_margin > threshold
     return {
         "prediction": "" if none else answer.text,
@@ -150,13 +150,13 @@ def answer_fields(answer: Any, threshold: float | None) -> Fields:
 
 
 def finite_or_none(score: float) -> float | None:
-    """Return None for a score that is not finite, which JSON cannot hold."""
+    """Return None for a non-finite score, which JSON cannot represent."""
     return score if isfinite(score) else None
 
 
 def embed(options: EmbedOptions) -> int:
     """Compute one embedding vector per text or image. With --output vectors.npy, writes one array
-    of the shape (inputs, width)."""
+    of shape (inputs, width)."""
     rows = text_rows(options, suffixes=(*TABLE_SUFFIXES, ".npy"))
 
     def read(model: "OpenModel") -> Inputs:
@@ -199,7 +199,7 @@ def guess_fields(guesses: list[tuple[str, float]]) -> list[Fields]:
 
 
 def guess_lines(masks: list[list[tuple[str, float]]]) -> str:
-    """Return a line per mask."""
+    """Return one line per mask."""
     return "\n".join("  ".join(f"{word} {share:.3f}" for word, share in mask) for mask in masks)
 
 
@@ -220,13 +220,13 @@ def predict(
     read: Callable[["OpenModel"], Inputs],
     **settings: Any,
 ) -> Predictions:
-    """Open the model, read what it reads, and predict, with a line of progress.
+    """Open the model, read its inputs and predict, with a progress line.
 
     Args:
-        options: of the command.
+        options: the options of the command.
         method: a function of `inference.methods`.
-        read: returns what the model reads of the rows.
-        settings: more arguments of the method.
+        read: returns the model's inputs from the rows.
+        settings: further arguments of the method.
     """
     model, predict_options = open_for_prediction(options)
     rows, inputs, names = read(model)
@@ -246,7 +246,7 @@ def output_predictions(
     predictions: list[Fields],
     lines: Iterable[str],
 ) -> int:
-    """Write the rows with their predictions, or print a line per row."""
+    """Write the rows with their predictions, or print one line per row."""
     add_columns(rows, predictions)
     if options.output:
         write_output_rows(options.output, rows)

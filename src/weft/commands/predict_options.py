@@ -22,21 +22,21 @@ from ..support.options.shared import (
 
 @dataclass(frozen=True, kw_only=True)
 class BatchOptions(ModelOptions, DeviceOptions):
-    """A model that predicts in batches."""
+    """Options of a model that predicts in batches."""
 
     batch_size: BatchSize = 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionOptions(RowOptions, BatchOptions, VerbOptions):
-    """A model and the rows of a file, or of standard input, that it predicts."""
+    """Options of a model that predicts rows of a file or of standard input."""
 
-    columns: Annotated[Sequence[str], replace(COLUMNS, help="column of the text")] = ()
+    columns: Annotated[Sequence[str], replace(COLUMNS, help="column with the text")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(PredictionOptions):
-    """Texts of the command line, or rows."""
+    """Options for texts on the command line, or rows."""
 
     texts: Texts = ()
 
@@ -46,9 +46,9 @@ class ClassifyOptions(TextOptions):
     """The options of `weft classify`."""
 
     columns: Annotated[
-        Sequence[str], replace(COLUMNS, help="column of the text, or both columns of a pair")
+        Sequence[str], replace(COLUMNS, help="column with the text, or both columns of a pair")
     ] = ()
-    pairs: Annotated[bool, Option("take the texts in pairs")] = False
+    pairs: Annotated[bool, Option("read the texts as pairs")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +56,10 @@ class TagOptions(TextOptions):
     """The options of `weft tag`."""
 
     columns: Annotated[
-        Sequence[str], replace(COLUMNS, help="column of the text or of the words")
+        Sequence[str], replace(COLUMNS, help="column with the text or the words")
     ] = ()
-    pre_split: Annotated[bool, Option("the text is already tokenised: split at spaces only")] = (
-        False
-    )
-    language: Annotated[str, Option("language whose rules split words and punctuation")] = "en"
+    pre_split: Annotated[bool, Option("split the text at spaces only, for tokenised text")] = False
+    language: Annotated[str, Option("language of the word-splitting rules")] = "en"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +67,12 @@ class AnswerOptions(PredictionOptions):
     """The options of `weft answer`."""
 
     question: Annotated[str | None, Option("question to answer", metavar="TEXT")] = None
-    context: Annotated[str | None, Option("text that contains the answer", metavar="TEXT")] = None
+    context: Annotated[str | None, Option("text to find the answer in", metavar="TEXT")] = None
     no_answer_threshold: Annotated[
         float | None, replace(NO_ANSWER_THRESHOLD, default="always answer")
     ] = None
     columns: Annotated[
-        Sequence[str], replace(COLUMNS, help="columns of the question and the context")
+        Sequence[str], replace(COLUMNS, help="columns with the question and the context")
     ] = ()
 
 
@@ -86,15 +84,15 @@ class EmbedOptions(TextOptions):
         Pooling | None,
         replace(
             POOLING,
-            default="as modules.json says, else the mean; of images the class token",
+            default="from modules.json, else the mean; for images the class token",
         ),
     ] = None
     normalise: Annotated[
         bool | None,
-        Option("scale vectors to length 1", default="as the folder's modules.json says, else no"),
+        Option("scale vectors to length 1", default="from modules.json, else no"),
     ] = None
     output: Annotated[
-        str | None, replace(ROWS_OUTPUT, help=f"{ROWS_OUTPUT.help}; or .npy, the vectors alone")
+        str | None, replace(ROWS_OUTPUT, help=f"{ROWS_OUTPUT.help}; or .npy for the vectors only")
     ] = None
 
 

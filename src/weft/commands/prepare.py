@@ -1,4 +1,4 @@
-"""`weft prepare`: from options to a data value, and the summary it prints."""
+"""The command `weft prepare`: a data value from the options, and the printed summary."""
 
 import json
 import os
@@ -21,8 +21,8 @@ from .train_options import PrepareOptions
 
 
 def data_from_options(options: PrepareOptions) -> R.Data:
-    """Return the data of files. The tokenizer may be a file; `--columns` are those that the row
-    reads, in its order, the label last."""
+    """Return the data value for files. The tokenizer may be a file; `--columns` follows the order
+    of the row schema, with the label last."""
     cut = None
     row = row_schema_from_options(options)
     if row.text_columns:
@@ -54,21 +54,21 @@ def source_of_files(options: PrepareOptions, files: Sequence[str]) -> R.Source:
 def filters_from_names(names: Sequence[str]) -> tuple[R.Filter, ...]:
     filters: dict[str, Any] = {value.name: value for value in members(R.Filter)}
     for name in names:
-        if name not in filters:
-            raise ValueError(f"no filter is called {name!r}; {suggest(name, list(filters))}")
-    return tuple(filters[name]() for name in names)
+        if name not in known:
+            raise ValueError(f"unknown filter {name!r}; {suggest(name, list(known))}")
+    return tuple(known[name]() for name in names)
 
 
 def row_schema_from_options(options: PrepareOptions) -> R.RowSchema:
-    """Return the rows that are read; pairs and examples take their columns from `--column-names`
-    where `--columns` gives none."""
+    """Return the row schema; pairs and examples take their columns from `--column-names` if
+    `--columns` gives none."""
     kind = options.rows
     columns = options.columns
     if kind in ("pairs", "examples"):
         columns = columns or options.column_names
     schemas: dict[str, Any] = {schema.name: schema for schema in members(R.RowSchema)}
     if kind not in schemas:
-        raise ValueError(f"no kind of rows is called {kind!r}; {suggest(kind, list(schemas))}")
+        raise ValueError(f"unknown kind of rows {kind!r}; {suggest(kind, list(schemas))}")
     schema = schemas[kind]
     optional = {f.name for f in fields(schema) if f.default is None}
     field_names = {f.name for f in fields(schema)}
@@ -80,7 +80,7 @@ def row_schema_from_options(options: PrepareOptions) -> R.RowSchema:
             names = tuple(name for name in names if name not in optional)
         if not names or len(columns) < len(names):
             raise ValueError(
-                f"{kind} cannot read the columns {', '.join(columns)}"
+                f"{kind} does not have the columns {', '.join(columns)}"
                 + (f"; give {', '.join(names)}" if names else "")
             )
         values |= dict(zip(names, columns, strict=False))
@@ -96,18 +96,14 @@ def tokenizer_from_options(options: PrepareOptions) -> R.TokenizerSpec:
         kind.name: kind for kind in members(R.TokenizerSpec) if kind is not R.TokenizerFile
     }
     if name not in kinds:
-        raise ValueError(
-            f"no tokenizer and no file is called {name!r}; {suggest(name, list(kinds))}"
-        )
+        raise ValueError(f"unknown tokenizer or file {name!r}; {suggest(name, list(kinds))}")
     values: dict[str, Any] = {"vocab_size": options.vocab_size}
     if options.lowercase is not None:
         values["lowercase"] = options.lowercase
-    fields_of_kind = {
-        kind: {f.name for f in fields(spec_class)} for kind, spec_class in kinds.items()
-    }
-    if options.lowercase and "lowercase" not in fields_of_kind[name]:
-        able = " or ".join(kind for kind in kinds if "lowercase" in fields_of_kind[kind])
-        raise ValueError(f"{name} cannot lower-case the text; leave --lowercase out, or use {able}")
+    known = {kind: {f.name for f in fields(spec_class)} for kind, spec_class in kinds.items()}
+    if options.lowercase and "lowercase" not in known[name]:
+        able = " or ".join(kind for kind in kinds if "lowercase" in known[kind])
+        raise ValueError(f"{name} does not support --lowercase; remove it, or use {able}")
     tokenizer: R.TokenizerSpec = kinds[name](
         **{k: v for k, v in values.items() if k in fields_of_kind[name]}
     )
@@ -119,13 +115,13 @@ def parse_part(text: str | None) -> tuple[int, int] | None:
         return None
     index, _, count = text.partition("/")
     if not (index.isdecimal() and count.isdecimal()):
-        raise ValueError(f"--shard {text}: write I/N, such as 0/8")
+        raise ValueError(f"--shard {text}: give I/N, such as 0/8")
     return int(index), int(count)
 
 
 def prepared_summary(folder: Location, preparing: PrepareProgressLine) -> dict[str, Any]:
-    """Return what a prepared folder holds, from its JSON files."""
-    # missing while the rows of other parts are to be scanned
+    """Return the contents of a prepared folder, from its JSON files."""
+    # These are missing until all parts are prepared
     is_begun = (folder / "data.json").exists()
     data = json.loads((folder / "data.json").read_text()) if is_begun else {}
     splits: dict[str, Any] = {}
@@ -174,9 +170,9 @@ def prepared_page(f: dict[str, Any]) -> Table:
                 f"{reason['reason']}",
             )
     if not f["splits"]:
-        page.add_row("index", "incomplete: run the other parts, then this one again")
+        page.add_row("index", "incomplete; run the other parts, then repeat this one")
     if f["quarantined"]:
-        page.add_row("quarantined", f"{count_of(f['quarantined'], 'row')}: see quarantine.jsonl")
+        page.add_row("quarantined", f"{count_of(f['quarantined'], 'row')}; see quarantine.jsonl")
     if "speed" in f:
         page.add_row("speed", prepare_speed(f["speed"], f["tokenizer_speed"]))
     return page

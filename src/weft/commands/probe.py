@@ -1,4 +1,4 @@
-"""`weft probe`."""
+"""The command `weft probe`: a linear classifier on frozen image features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,31 +22,35 @@ class ProbeOptions(BatchOptions, TableOptions, VerbOptions):
     data: Annotated[
         Sequence[str],
         Option(
-            "labelled images to fit on, such as a folder with one sub-folder per class",
+            "labelled training images, such as a folder with one sub-folder per class",
             metavar="FILE",
         ),
     ]
     valid: Annotated[Sequence[str], VALID]
     shots: Annotated[
         Sequence[int],
-        Option("images per class; all images are tried too", metavar="N", least=1),
+        Option(
+            "numbers of training images per class; a last fit uses all images", metavar="N", least=1
+        ),
     ] = (1, 5, 10)
-    seeds: Annotated[int, Option("number of seeds", metavar="N", least=1)] = 3
+    seeds: Annotated[
+        int, Option("number of random draws of images per class", metavar="N", least=1)
+    ] = 3
     pooling: Annotated[
         Pooling | None,
         replace(POOLING, default="the class token, else the mean"),
     ] = None
     columns: Annotated[
         Sequence[str],
-        replace(COLUMNS, help="columns of the image and its class in a table"),
+        replace(COLUMNS, help="columns with the image and its class, for a table"),
     ] = ()
 
 
 def probe(options: ProbeOptions) -> int:
     """Classify images by least squares on a model's frozen features.
 
-    Fits a linear classifier in closed form on a few images per class, and on all: how good are the
-    features, without training?
+    Fits a linear classifier in closed form on a few images per class, and on all images. Its
+    accuracy measures the features without training the model.
     """
     with spinner(f"opening {options.name}"):
         from ..evaluation import probe as probes
@@ -75,7 +79,7 @@ def labelled_images(
     paths: Sequence[str],
     labels: tuple[str, ...] | None = None,
 ) -> tuple[tuple[str, ...], "Store"]:
-    """Return the names of the classes, those of the first files unless given, and the images."""
+    """Return the class names (by default those of the first files) and the images."""
     from ..inference.images import load_labelled_images
 
     store = load_labelled_images(

@@ -1,4 +1,4 @@
-"""Receipts of evaluations in a run's folder."""
+"""Evaluation receipts in a run directory."""
 
 import json
 from pathlib import Path
@@ -9,8 +9,8 @@ from .files import check_output_file, check_outside_model
 
 
 def receipts_file(options: EvaluateOptions) -> Path | None:
-    """Return the file of the receipts, --output or that of the run,
-    after checking that it can be written."""
+    """Return the file of the receipts, --output or the run's own, after checking that it is
+    writable."""
     check_output_file(options.output)
     beside_model = Path(options.name) / "evaluation.json"
     path = Path(options.output) if options.output else None
@@ -23,7 +23,7 @@ def receipts_file(options: EvaluateOptions) -> Path | None:
 
 
 def read_receipts(path: Path | None) -> Fields:
-    """Return the receipts so far; a file of another kind is refused."""
+    """Return the existing receipts; raise ValueError for another kind of file."""
     try:
         receipts = json.loads(path.read_text("utf-8")) if path is not None and path.exists() else {}
     except ValueError:
@@ -31,22 +31,21 @@ def read_receipts(path: Path | None) -> Fields:
     if not isinstance(receipts, dict) or not all(
         isinstance(one, dict) and "scores" in one for one in receipts.values()
     ):
-        raise ValueError(f"{path} holds no receipts; give another file with --output")
+        raise ValueError(f"{path} does not contain receipts; give another file with --output")
     return receipts
 
 
-# Options without effect on a score, or whose effect the hashes of model and data contain
+# Options that do not change a score, or that the hashes of model and data cover
 NOT_COMPARED = {"name", "output", "json", "device", "batch_size", "data", "few_shot"}
 
 
 def options_of(options: EvaluateOptions) -> Fields:
-    """Return the options of an evaluation that its scores depend on."""
+    """Return the evaluation options that affect the scores."""
     return {name: value for name, value in vars(options).items() if name not in NOT_COMPARED}
 
 
 def add_receipt(path: Path, data_name: str, written: Fields) -> None:
-    """Write a receipt beside the others;
-    it replaces only one of the same model, data and options."""
+    """Add a receipt to the file, replacing one with the same model, data and options."""
     from ..runs.lock import exclusive
     from ..support.storage import digest_plain
 

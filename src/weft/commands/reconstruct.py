@@ -1,4 +1,4 @@
-"""`weft reconstruct`."""
+"""The command `weft reconstruct`: images rebuilt by a masked autoencoder."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,10 +14,16 @@ class ReconstructOptions(ModelOptions, DeviceOptions, VerbOptions):
     """The options of `weft reconstruct`."""
 
     images: Images
-    draw: Annotated[str, Option("picture to write, such as out.png", metavar="FILE")]
+    draw: Annotated[str, Option("image file to write, such as out.png", metavar="FILE")]
     mask_rate: Annotated[
         float | None,
-        Option("share of patches to hide", default="as in training", metavar="P", least=0, most=1),
+        Option(
+            "fraction of patches to hide, from 0 to 1",
+            default="as in training",
+            metavar="P",
+            least=0,
+            most=1,
+        ),
     ] = None
     seed: Annotated[int, SEED] = 0
 
@@ -25,9 +31,9 @@ class ReconstructOptions(ModelOptions, DeviceOptions, VerbOptions):
 def reconstruct(options: ReconstructOptions) -> int:
     """Hide patches of images and rebuild them.
 
-    Draws the original, the visible patches and what a masked autoencoder rebuilds, side by side.
-    The mean and deviation of a hidden patch are the original's,
-    where the model was trained on normalised pixels.
+    Draws the original, the visible patches and the output of a masked autoencoder side by side.
+    For a model trained on normalised pixels, mean and deviation of a hidden patch come from the
+    original.
     """
     check_picture_file(options.draw, "--draw")
     check_outside_model("--draw", [options.draw], options.name)
@@ -40,7 +46,7 @@ def reconstruct(options: ReconstructOptions) -> int:
         files = expand_folders(options.images)
         check_keeps_inputs("--draw", [options.draw], files)
         model = open_model(options.name, device=options.device)
-    with spinner(f"asking {options.name}"):
+    with spinner(f"rebuilding images with {options.name}"):
         pictures = rebuild(
             model, files, options.mask_rate, options.seed, options.precision == "bf16"
         )
@@ -53,7 +59,7 @@ def reconstruct(options: ReconstructOptions) -> int:
         lambda width: "\n".join(
             [
                 *(f"error {row['error']:.3f}  {row['file']}" for row in rows),
-                f"drawn in {options.draw}",
+                f"wrote {options.draw}",
             ]
         ),
     )

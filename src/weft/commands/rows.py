@@ -1,4 +1,4 @@
-"""Rows that a verb reads and writes."""
+"""Input and output rows of a command."""
 
 import json
 import os
@@ -29,9 +29,9 @@ class ImageRows(NamedTuple):
 
 
 def add_columns(rows: Sequence[Fields], new_fields: Sequence[Fields]) -> None:
-    """Add fields to the rows. A column of the input keeps its name; a new one of the same name gets
-    a prefix in every row."""
-    # a table writes an object as NAME.PART
+    """Add fields to the rows. Input columns keep their names; a new field with the same name gets a
+    prefix in every row."""
+    # A table writes an object as NAME.PART
     taken = {name.partition(".")[0] for row in rows for name in row}
     for row, prediction in zip(rows, new_fields, strict=True):
         for name, value in prediction.items():
@@ -39,7 +39,7 @@ def add_columns(rows: Sequence[Fields], new_fields: Sequence[Fields]) -> None:
 
 
 def write_output_rows(path: str, rows: list[Fields]) -> None:
-    """Write the rows; if that fails, print them, so that they are not lost."""
+    """Write the rows; if that fails, print them, so that no prediction is lost."""
     from ..data.reading.write_rows import write_rows
 
     try:
@@ -61,12 +61,12 @@ def input_rows(
 
 
 def rows_of(table: "Table") -> list[Fields]:
-    """Return the rows of a table, at least one; report those that are skipped."""
+    """Return the rows of a table, at least one; report skipped rows."""
     read = table.readable()
     for note in read.notes():
         report(note)
     if not read.rows:
-        raise ValueError(f"{table.path} holds no row; give at least one text or image")
+        raise ValueError(f"{table.path} has no rows; give at least one text or image")
     return [item.fields for item in read.rows]
 
 
@@ -76,12 +76,12 @@ def input_table(
     suffixes: tuple[str, ...] = TABLE_SUFFIXES,
     whole: bool = False,
 ) -> "Table":
-    """Return the table of the command line, of a file, or of standard input.
+    """Return the table from the command line, a file, or standard input.
 
     Args:
-        options: of the command.
-        texts: of the command line.
-        suffixes: of the output.
+        options: the options of the command.
+        texts: the texts on the command line.
+        suffixes: the suffixes that the output file may have.
         whole: whether standard input is one text.
     """
     from ..data.reading.inputs import COMMAND_LINE, open_input, table_of_rows
@@ -89,14 +89,14 @@ def input_table(
     check_output_file(options.output, suffixes)
     check_outside_model("--output", [options.output], options.name)
     if texts and options.input:
-        raise ValueError("give a text or --input, not both")
+        raise ValueError("a text and --input cannot be combined; give one of them")
     check_keeps_inputs("--output", [options.output or ""], [options.input or "", *texts])
     if options.input and options.input != "-":
         check_input_files("--input", [options.input])
     if texts:
         return table_of_rows(({"text": text} for text in texts), COMMAND_LINE, "text")
     if not options.input and sys.stdin.isatty():
-        raise ValueError("there is nothing to read; give a text, --input FILE, or standard input")
+        raise ValueError("no input; give a text, --input FILE, or standard input")
     return open_input(
         options.input or "-",
         options.columns,
@@ -108,18 +108,19 @@ def input_table(
 
 
 def image_rows(options: TextOptions, rows: list[Fields], trained_on: str | None) -> ImageRows:
-    """Return one row per image, without bytes, and the images: files and folders of the command
-    line, or file names or bytes in a column of a table. The column `file` names the image where the
-    table has no such column.
+    """Return one row per image, without bytes, and the images.
+
+    Images are files and folders on the command line, or file names or bytes in a column of a
+    table. The column `file` names the image if the table has no such column.
 
     Args:
-        options: of the command.
-        rows: of the table.
-        trained_on: the column of the images that the model was trained on.
+        options: the options of the command.
+        rows: the rows of the table.
+        trained_on: the image column of the model's training data.
 
     Raises:
-        ValueError: if more rows than allowed hold no image. Where none is allowed, images are not
-            decoded here: the model's own reader names the first bad one.
+        ValueError: if more rows than allowed have no image. If none is allowed, images are not
+            decoded here; the model's reader reports the first bad one.
     """
     from ..data.reading.column_names import check_columns_exist
     from ..data.reading.inputs import COMMAND_LINE, STANDARD_INPUT, table_of_rows
@@ -149,16 +150,14 @@ def image_rows(options: TextOptions, rows: list[Fields], trained_on: str | None)
 
 
 def image_problem(item: "SourceRow", column: str, decode: bool) -> "BadRow | None":
-    """Return why a row has no image that can be read; None if it has one, or if it is not
-    decoded.
-    """
+    """Return why a row has no readable image; None if it has one or `decode` is False."""
     from ..inference.images import encoded_image
     from ..recipe.data.formats import BadRow
 
     _, image = image_in_cell(item.fields.get(column))
     if not image:
         reason = f"{column!r} contains neither an image nor a file name"
-        return BadRow(item.offset, f"{reason}; --columns names another column")
+        return BadRow(item.offset, f"{reason}; give the column of the images with --columns")
     try:
         if decode:
             encoded_image(image)
@@ -174,8 +173,8 @@ def named_row(item: "SourceRow", name: str | None) -> Fields:
 
 
 def image_column(rows: list[Fields], trained_on: str | None) -> str:
-    """Return the column that the model was trained on if it holds images or names of files; else
-    one that holds images, or that is named like one of files or images."""
+    """Return the column of the training data if it holds images or file names; else a column that
+    holds images, or whose name suggests files or images."""
     from ..data.reading.column_names import IMAGE_COLUMNS, find_column
     from ..data.reading.image_columns import SAMPLE_IMAGES, find_image_column
 
@@ -191,7 +190,7 @@ def image_column(rows: list[Fields], trained_on: str | None) -> str:
 
 
 def holds_image(cell: Any) -> bool:
-    """Return whether a cell begins as an image does, or names a file."""
+    """Return whether a cell starts like an encoded image, or names a file."""
     from ..data.reading.image_columns import is_image
 
     _, image = image_in_cell(cell)
@@ -199,8 +198,8 @@ def holds_image(cell: Any) -> bool:
 
 
 def image_in_cell(cell: Any) -> tuple[str | None, str | bytes | None]:
-    """Return the name of an image, and its bytes or its file; the `datasets` library keeps the
-    bytes beside a path, or the path alone."""
+    """Return the name of an image, and its bytes or file. The `datasets` library stores a path
+    with or without bytes."""
     from ..data.reading.quarantine import image_bytes, image_path
 
     path = image_path(cell)
@@ -216,7 +215,7 @@ def contains_bytes(cell: Any) -> bool:
 
 
 def source_of_run(run: str) -> "Source | None":
-    """Return the source that a run was trained on; None if the name is no run."""
+    """Return the source of a run's training data; None if the name is not a run."""
     if not (Path(run) / "recipe.json").is_file():
         return None
     from ..data.reading.inputs import training_source

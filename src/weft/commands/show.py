@@ -1,5 +1,5 @@
-"""`weft show`: a model, or a recipe with its model, task, data, batch,
-optimiser, schedule and cost."""
+"""The command `weft show`: a model, or a recipe with its task, data, optimiser, schedule and
+cost."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..support.value_tree import format_inline
 from ..support.values import to_plain
 from .tables import plain_table
 
-# FLOP/s that a time is stated for
+# FLOP/s for the stated time
 REFERENCE_FLOPS = 1e12
 
 
@@ -75,11 +75,11 @@ def recipe_page(recipe: R.Recipe, summary: dict[str, Any]) -> Table:
 
 
 def part_rows(recipe: R.Recipe, summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what the recipe is made of."""
+    """Return the parts of a recipe."""
     model = recipe.model
     flops = format_number(summary["flops"], "FLOP")
     workload = describe_workload(model, summary["length"])
-    # a model's spec does not fit on a line
+    # A spec does not fit on one line
     whole = not recipe.task.extra_models()
     data = recipe.data
     per_pass = f"{recipe.micro_batch_size} rows" if recipe.micro_batch_size else "all rows"
@@ -98,7 +98,7 @@ def part_rows(recipe: R.Recipe, summary: dict[str, Any]) -> list[tuple[str, str]
     ]
     if recipe.length_schedule:
         phases = [
-            f"{length} tokens until {share:.0%} of the steps"
+            f"{length} tokens up to {share:.0%} of the steps"
             for share, length in recipe.length_schedule
         ]
         rows.append(("length_schedule", "; ".join(phases)))
@@ -113,7 +113,7 @@ def part_rows(recipe: R.Recipe, summary: dict[str, Any]) -> list[tuple[str, str]
 
 
 def cost_rows(recipe: R.Recipe, summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return how long the run is, and what it needs."""
+    """Return the duration of a run and its resources."""
     unit = summary["unit"]
     per_step = summary[f"{unit}_per_step"]
     total = format_number(summary[unit])

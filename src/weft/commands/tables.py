@@ -1,4 +1,4 @@
-"""Tables on the screen, and those of `weft families`, `verify` and `export`."""
+"""Printed tables, and those of `weft families`, `verify` and `export`."""
 
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
@@ -11,7 +11,7 @@ from ..spec.describe import NO_BREAK_SPACE, short
 
 
 def plain_table(*columns: str, rows: Sequence[Sequence[str]], width: int) -> Table:
-    """Return a table without lines: the second column wraps, numbers are right-aligned."""
+    """Return a table without borders; the second column wraps, numbers are right-aligned."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for i, column in enumerate(columns):
         numeric = i > 0 and all(row[i][:1].isdigit() for row in rows)

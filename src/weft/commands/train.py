@@ -1,4 +1,4 @@
-"""`weft prepare`, `train`, `resume` and `status`."""
+"""The commands `weft prepare`, `train`, `resume` and `status`."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,12 @@ from .train_options import PrepareOptions, ResumeOptions, RunOptions, StatusOpti
 if TYPE_CHECKING:
     from ..recipe import Logger, Recipe
 
-RUNS = "runs"  # the folder that runs are written to by default
+RUNS = "runs"  # default folder of runs
 
 
 @contextmanager
 def data_of_recipe(path: str) -> Iterator[None]:
-    """Add to the error about a missing file where the recipe describes its data."""
+    """Add a pointer to the recipe's data section to the error about a missing file."""
     from ..data.reading.files import MissingFile
 
     try:
@@ -28,14 +28,14 @@ def data_of_recipe(path: str) -> Iterator[None]:
         file = Path(path.partition(":")[0])
         if file.suffix != ".py" or "\nData:" not in file.read_text():
             raise
-        raise MissingFile(f"{error}; {file} says at its top what data it reads") from None
+        raise MissingFile(f"{error}; the head of {file} describes its data") from None
 
 
 def prepare(options: PrepareOptions) -> int:
     """Prepare data as Arrow shards.
 
-    The data of a recipe, or files: weft prepare a.txt.gz b.txt.gz --output shards. Run it again to
-    resume; finished shards are verified by their SHA-256 and damaged ones are rebuilt.
+    Prepares the data of a recipe, or files: weft prepare a.txt.gz b.txt.gz --output shards.
+    The same command resumes; it verifies finished shards by SHA-256 and rebuilds damaged ones.
     """
     from .. import recipe
     from ..data.preparing.prepare import prepare as make
@@ -52,7 +52,7 @@ def prepare(options: PrepareOptions) -> int:
     )
     with (
         data_of_recipe(options.paths[0]),
-        progress.PrepareProgressLine("looking at the sources") as preparing,
+        progress.PrepareProgressLine("reading the sources") as preparing,
     ):
         prepared = make(
             data,
@@ -74,7 +74,7 @@ def prepare(options: PrepareOptions) -> int:
 def train(options: TrainOptions) -> int:
     """Train a recipe, or resume it bit for bit.
 
-    Run the same command again to resume.
+    The same command resumes an interrupted run.
     Ctrl-C or SIGTERM saves a checkpoint and exits with code 75.
     """
     from .. import recipe
@@ -100,7 +100,7 @@ def train(options: TrainOptions) -> int:
 
 
 def resume(options: ResumeOptions) -> int:
-    """Resume a run; --verify proves that it resumes exactly."""
+    """Resume a run; --verify checks that it resumes exactly."""
     from ..support.user_code import load_code_of_run
 
     load_code_of_run(Path(options.run_folder), options.code_changed)
@@ -113,14 +113,14 @@ def resume(options: ResumeOptions) -> int:
 
 
 def verify(options: ResumeOptions) -> int:
-    """Train the last interval of a run again and compare."""
+    """Train the last interval of a run again and compare the results."""
     if options.precision is not None:
-        raise ValueError("--verify repeats the run in its own precision; leave --precision out")
+        raise ValueError("--verify uses the precision of the run; remove --precision")
     from ..runs.logs.log import check_log
     from ..runs.logs.progress import CountProgressLine
     from ..training.checkpoints.compatibility import recipe_of
 
-    # Before torch, if it is not a run
+    # Before importing torch, in case it is not a run
     data = recipe_of(Path(options.run_folder), lambda line: None).data
     check_log(Path(options.run_folder), report)
     text = f"training the last interval of {options.run_folder} again"
@@ -136,17 +136,17 @@ def verify(options: ResumeOptions) -> int:
         f"{proof.seconds:.0f} s: "
     )
     message += (
-        f"every bit is the same (SHA-256 {proof.saved_digest[:16]}…)"
+        f"bit-identical (SHA-256 {proof.saved_digest[:16]}…)"
         if plain["same"]
-        else f"NOT the same: {proof.saved_digest[:16]}… was saved, "
-        f"{proof.repeated_digest[:16]}… came out"
+        else f"NOT identical: {proof.saved_digest[:16]}… saved, "
+        f"{proof.repeated_digest[:16]}… repeated"
     )
     print_result(options.json, plain, lambda width: message)
     return 0 if plain["same"] else 1
 
 
 def continue_run(folder: Path, options: RunOptions) -> tuple[Path, int]:
-    """Train the rest of a run, with the options that may change."""
+    """Train the rest of a run; only some options may change."""
     from ..interop.manifest import check_model_of_run
     from ..recipe import apply_overrides
     from ..runs.logs.log import check_log, is_finished
@@ -155,16 +155,18 @@ def continue_run(folder: Path, options: RunOptions) -> tuple[Path, int]:
     saved = recipe_of(folder, lambda line: None)  # the run itself says what it repairs
     recipe = apply_overrides(saved, options.overrides())
     for name, before in recipe_differences(saved, recipe):
-        raise ValueError(f"{folder} was started with {name} = {before!r}, which a run keeps")
+        raise ValueError(
+            f"{folder} was started with {name} = {before!r}; start another run to change it"
+        )
     if is_finished(folder) and not any((folder / "checkpoints").glob("step-*")):
         check_model_of_run(folder / "model")
         check_log(folder, report_on_first_rank)
-        return folder, 0  # weft tune keeps the model alone
+        return folder, 0  # weft tune keeps only the model
     return train_with_progress(recipe, folder, options)
 
 
 def with_loggers(loggers: "tuple[Logger, ...]", names: Sequence[str]) -> "tuple[Logger, ...]":
-    """Return the loggers of these names beside others."""
+    """Return `loggers` with the loggers of these names added."""
     from ..recipe import logger_named
 
     new = tuple(logger_named(name) for name in dict.fromkeys(names))
@@ -179,8 +181,8 @@ def is_first() -> bool:
 def train_with_progress(
     recipe: "Recipe", out: Path | None, options: RunOptions
 ) -> tuple[Path, int]:
-    """Prepare the data and train, with a forecast and live progress.
-    Returns the path of the run and the exit code."""
+    """Prepare the data and train, with an estimate and live progress.
+    Return the run directory and the exit code."""
     with spinner("loading PyTorch"):
         from ..data.preparing.ownership import refuse_strange
         from ..runs.directory import run_directory
@@ -222,10 +224,10 @@ def report_run(folder: Path, as_json: bool) -> None:
     print_result(as_json, run_status, lambda width: status.status_page(run_status))
     if not run_status["finished"]:
         report_on_first_rank(
-            f"stopped; saved at step {run_status['checkpoint_step']:,}; to continue: "
+            f"stopped; saved step {run_status['checkpoint_step']:,}; to resume: "
             f"weft resume {folder}"
             if run_status["checkpoint_step"]
-            else "stopped before the first checkpoint; the next start begins at the first step"
+            else "stopped before the first checkpoint; the next start begins at step 1"
         )
     elif command := export_hint(str(folder)):
         report_on_first_rank(command)

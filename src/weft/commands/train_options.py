@@ -24,7 +24,7 @@ class PrepareOptions(TableOptions, VerbOptions):
     paths: Annotated[
         Sequence[str],
         Option(
-            "recipe, or files, globs and URLs, also as .gz and .zst",
+            "recipe, or files, glob patterns and URLs, optionally compressed (.gz, .zst)",
             metavar="RECIPE|PATH",
             positional=True,
         ),
@@ -33,14 +33,17 @@ class PrepareOptions(TableOptions, VerbOptions):
     output: Annotated[
         str | None,
         Option(
-            "folder of the shards", default="prepared/<fingerprint>", metavar="FOLDER", short="-o"
+            "folder to write the shards to",
+            default="prepared/<fingerprint>",
+            metavar="FOLDER",
+            short="-o",
         ),
     ] = None
     overwrite: Overwrite = False
     shard: Annotated[
         str | None,
         Option(
-            "prepare only part I of N (from 0), as one of N jobs; the result is the same",
+            "prepare only part I of N, counted from 0, as one of N jobs with the same result",
             metavar="I/N",
         ),
     ] = None
