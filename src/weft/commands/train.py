@@ -34,7 +34,7 @@ def data_of_recipe(path: str) -> Iterator[None]:
 def prepare(options: PrepareOptions) -> int:
     """Prepare data as Arrow shards.
 
-    Prepares the data of a recipe, or files: weft prepare a.txt.gz b.txt.gz --output shards.
+    Takes a recipe, or files: weft prepare a.txt.gz b.txt.gz --output shards.
     The same command resumes; it verifies finished shards by SHA-256 and rebuilds damaged ones.
     """
     from .. import recipe

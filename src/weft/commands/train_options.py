@@ -63,76 +63,76 @@ class PrepareOptions(TableOptions, VerbOptions):
         Option(
             "data format: text, parallel, jsonl, json, csv, tsv, parquet, hub, conll, squad, "
             "folder, idx, npz, coco, "
-            "image_table, or one of your own",
-            default="from the rows, the name of the file and its first lines",
+            "image_table, or a user-defined format",
+            default="inferred from --rows, the file name and the first lines",
         ),
     ] = None
     document_boundary: Annotated[
         Literal["file", "line", "blank", "heading"],
-        Option("where a document of a text file ends", default="at a blank line"),
+        Option("end of a document in a text file", default="blank"),
     ] = "blank"
     tokenizer: Annotated[
         str,
         Option(
             "tokenizer to train: byte-bpe, bpe, wordpiece, unigram, bytes, characters, "
-            "or a tokenizer.json"
+            "or the path of a tokenizer.json"
         ),
     ] = "byte-bpe"
-    vocab_size: Annotated[int, Option("size of the vocabulary", metavar="N", least=1)] = 32_000
+    vocab_size: Annotated[
+        int, Option("number of tokens in the vocabulary", metavar="N", least=1)
+    ] = 32_000
     lowercase: Annotated[
-        bool | None, Option("lower-case the text first", default="as the tokenizer does by itself")
+        bool | None,
+        Option("lower-case the text before tokenising", default="the tokenizer's own setting"),
     ] = None
     sentence_boundaries: Annotated[
-        bool, Option("store where sentences start, for next-sentence prediction")
+        bool, Option("store sentence starts, for next-sentence prediction")
     ] = False
     valid: Annotated[Sequence[str], replace(VALID, default="none")] = ()
-    numeric_label: Annotated[bool, Option("the label is a number")] = False
+    numeric_label: Annotated[bool, Option("read the label as a number, for regression")] = False
     filters: Annotated[
         Sequence[str],
         Option(
-            "filters of the training rows, in this order: length, characters, lines, repetition, "
-            "forbidden, exact, near, "
-            "or one of your own; a recipe sets their thresholds",
+            "filters of the training rows, applied in the given order: length, characters, lines, "
+            "repetition, forbidden, exact, near, "
+            "or user-defined filters; a recipe sets their thresholds",
             default="none",
             metavar="FILTER",
         ),
     ] = ()
     on: Annotated[
         Literal["processes", "ray"],
-        Option("where the work is done: in processes here, or on a Ray cluster"),
+        Option("run in processes on this machine, or on a Ray cluster"),
     ] = "processes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(Options):
-    """The options of a run that may differ at each start."""
+    """Options that may change each time a run starts or resumes."""
 
     device: Annotated[
-        str | None, replace(DEVICE, default="the recipe's, auto unless it says otherwise")
+        str | None, replace(DEVICE, default="the recipe's device, which defaults to auto")
     ] = None
     precision: Annotated[
         Literal["auto", "fp32", "bf16"] | None,
-        replace(TRAINING_PRECISION, default="the recipe's"),
+        replace(TRAINING_PRECISION, default="the recipe's precision"),
     ] = None
     code_changed: Annotated[
         bool,
-        Option(
-            "continue a run although a file given with --code differs from the one it began with"
-        ),
+        Option("resume a run although a --code file changed since the run began"),
     ] = False
     log_to: Annotated[
         Sequence[str],
         Option(
-            "experiment trackers that also get the numbers of log.jsonl: tensorboard, "
-            "wandb (offline), mlflow, trackio, or one of "
-            "your own",
-            default="the recipe's",
+            "experiment trackers that also receive the values of log.jsonl: tensorboard, "
+            "wandb (offline), mlflow, trackio, or a user-defined logger",
+            default="the recipe's loggers",
             metavar="LOGGER",
         ),
     ] = ()
 
     def overrides(self) -> list[str]:
-        """Return the options that change a field of the recipe, as --set takes them."""
+        """Return the options that change a recipe field, in the format of --set."""
         values = {"device": self.device, "precision": self.precision}
         return [f"{name}={value}" for name, value in values.items() if value is not None]
 
@@ -145,7 +145,7 @@ class TrainOptions(RunOptions, VerbOptions):
         str,
         Option(
             "recipe file such as recipes/gpt_char.py or recipes/gpt_char.py:name, recipe.json, "
-            "or folder of a run",
+            "or run directory",
             metavar="RECIPE",
             positional=True,
         ),
@@ -164,10 +164,10 @@ class ResumeOptions(RunOptions, VerbOptions):
     run_folder: Annotated[str, replace(RUN, short=None, positional=True)]
     precision: Annotated[
         Literal["auto", "fp32", "bf16"] | None,
-        replace(TRAINING_PRECISION, default="that of the run, which it keeps"),
+        replace(TRAINING_PRECISION, default="the precision of the run"),
     ] = None
     verify: Annotated[
-        bool, Option("train again from the last checkpoint but one and compare every bit")
+        bool, Option("repeat the steps before the last checkpoint and compare every bit")
     ] = False
 
 
@@ -178,6 +178,9 @@ class StatusOptions(VerbOptions):
     run_folders: Annotated[
         Sequence[str],
         Option(
-            "folder of a run, or folder of runs", default="runs", metavar="RUN", positional=True
+            "run directories, or directories of runs",
+            default="runs",
+            metavar="RUN",
+            positional=True,
         ),
     ] = ()

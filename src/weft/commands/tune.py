@@ -1,4 +1,4 @@
-"""`weft tune`."""
+"""The command `weft tune`: fine-tuning over learning rates and seeds."""
 
 import json
 from collections.abc import Callable
@@ -20,16 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneVerbOptions(TuneOptions, VerbOptions):
-    """The options of `weft tune`: those of `weft.tune`, and of every verb."""
+    """The options of `weft tune`: those of `weft.tune` and the common command options."""
 
 
 def tune(options: TuneVerbOptions) -> int:
     """Fine-tune a model on labelled data.
 
-    Detects format, columns and task, and prints what it detected. Tries several learning rates, and
-    several seeds on small data; RUN/model is the best on the validation data. Run it again to
-    resume. Example: weft tune bert-base-uncased --data reviews.csv
-    --valid valid.csv
+    Detects and prints the format, columns and task. Tries several learning rates, and several seeds
+    for small data; RUN/model is the best on the validation data. The same command resumes. Example:
+    weft tune bert-base-uncased --data reviews.csv --valid valid.csv
     """
     check_files(options)
     from ..runs.logs import progress
@@ -54,12 +53,12 @@ def tune(options: TuneVerbOptions) -> int:
 def plan_tuning(
     options: TuneOptions, report: Callable[[str], None] | None = None, progress: Any = None
 ) -> "TunePlan":
-    """Suggest a recipe for the data and the checkpoint, prepare its data, and return the plan of
-    the trials.
+    """Suggest a recipe for the data and the checkpoint, prepare its data, and return the trial
+    plan.
 
     Args:
-        options: of `weft tune`.
-        report: takes each line about what was detected.
+        options: the options of `weft tune`.
+        report: called with each line about the detected settings.
         progress: called while the data is prepared.
     """
     from ..nn.kernels.devices import resolve_device, resolve_precision
@@ -94,7 +93,7 @@ def plan_tuning(
 
 
 def print_trials(plan: "TunePlan", at_a_time: int) -> None:
-    """Run the trials of a plan, with a line about the running one."""
+    """Run the trials of a plan, with a progress line for the running one."""
     from ..runs.logs import progress
     from ..studies.launchers import launcher_for
     from ..studies.search import run_trials
@@ -112,7 +111,8 @@ def print_trials(plan: "TunePlan", at_a_time: int) -> None:
 
 
 def check_files(options: TuneVerbOptions) -> None:
-    """Raise before the work if a file or the model is missing, or the output is in its folder."""
+    """Raise ValueError before the work if a file or the model is missing, or if the output is in
+    the model's folder."""
     check_input_files("--data", options.data)
     check_input_files("--valid", options.valid)
     warn_of_shared_files(options.data, options.valid)
@@ -164,18 +164,18 @@ def page(scores: dict[str, Any]) -> Any:
         table,
         *majority_lines(scores.get("majority")),
         "",
-        f"{Path(scores['run']) / 'model'} is the best by its validation score; for an unbiased "
-        "score use other data:",
+        f"{Path(scores['run']) / 'model'} has the best validation score; for an unbiased score, "
+        "evaluate on other data:",
         f"weft evaluate {scores['run']} --data FILE",
     )
 
 
 def majority_lines(majority: dict[str, Any] | None) -> list[str]:
-    """Return what the scores of a classifier are compared with."""
+    """Return the accuracy of the most frequent class, as a baseline for a classifier."""
     if majority is None:
         return []
     return [
         "",
-        f"always answering {majority['class']!r}, the most frequent class of validation: accuracy "
+        f"baseline: always {majority['class']!r}, the most frequent validation class: accuracy "
         f"{majority['share']:.4f}",
     ]

@@ -1,4 +1,4 @@
-"""The options of a fine-tuning."""
+"""The options of fine-tuning."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -29,15 +29,15 @@ LAST_FOUR = (-4, -3, -2, -1)
 
 @dataclass(frozen=True)
 class TuneOptions(TableOptions):
-    """The options of `weft tune` and of `weft.tune`; None: from the data and the checkpoint."""
+    """The options of `weft tune` and `weft.tune`; None: from data and checkpoint."""
 
     checkpoint: Annotated[str, replace(MODEL, metavar="CHECKPOINT")]
     data: Annotated[
         Sequence[str],
         Option(
-            "training files: CSV, TSV, JSON lines or array, Parquet, CoNLL or SQuAD, also as .gz; "
-            "for an image model a folder with one "
-            "sub-folder per class, a table that names images and their folder, Parquet, npz or idx "
+            "training files: CSV, TSV, JSON lines or array, Parquet, CoNLL or SQuAD, "
+            "optionally .gz; for an image model a folder with one "
+            "sub-folder per class, a table of image names and their folder, Parquet, npz or idx "
             "files",
             metavar="FILE",
         ),
@@ -47,8 +47,8 @@ class TuneOptions(TableOptions):
     task: Annotated[
         str | None,
         Option(
-            "such as classify, pair, regress, similarity (a pair in both orders), choose, tag, "
-            "answer or "
+            "task to learn: classify, pair, regress, similarity (a pair in both orders), choose, "
+            "tag, answer or "
             "text2text (encoder-decoders: text in, text out)",
             default="detected",
             metavar="TASK",
@@ -72,8 +72,8 @@ class TuneOptions(TableOptions):
     metric: Annotated[
         str | None,
         Option(
-            "metric that selects the best model: loss or one of the task's, such as accuracy, f1 "
-            "or pearson",
+            "metric that selects the best model: loss or a metric of the task, such as accuracy, "
+            "f1 or pearson",
             metavar="NAME",
         ),
     ] = None
@@ -81,9 +81,9 @@ class TuneOptions(TableOptions):
         Sequence[float],
         Option(
             "learning rates to try",
-            default="5e-5 4e-5 3e-5 2e-5 with AdamW; ten times that with --lora-rank, a hundred "
-            "times with --freeze-body; 1e-2 3e-3 1e-3 with T5's Adafactor; for images 1e-3 3e-4 "
-            "1e-4 3e-5, ten times that with either",
+            default="with AdamW 5e-5 4e-5 3e-5 2e-5, times 10 with --lora-rank, times 100 with "
+            "--freeze-body; with T5's Adafactor 1e-2 3e-3 1e-3; for images 1e-3 3e-4 1e-4 3e-5, "
+            "times 10 with --lora-rank or --freeze-body",
             metavar="RATE",
             above=0,
             example="5e-5",
@@ -98,7 +98,7 @@ class TuneOptions(TableOptions):
             least=1,
         ),
     ] = None
-    epochs: Annotated[float, Option("passes over the data", metavar="N", above=0)] = 3
+    epochs: Annotated[float, Option("number of passes over the data", metavar="N", above=0)] = 3
     evals_per_epoch: Annotated[
         int, Option("number of validations per epoch", metavar="N", least=1)
     ] = 2
@@ -107,7 +107,7 @@ class TuneOptions(TableOptions):
     image_size: Annotated[
         int | None,
         Option(
-            "side of an image; another one than the checkpoint's stretches its grid of positions",
+            "image side; if it differs from the checkpoint's, the position grid is interpolated",
             default="the checkpoint's",
             metavar="PIXELS",
             least=1,
@@ -117,7 +117,7 @@ class TuneOptions(TableOptions):
         float | None,
         Option("dropout probability", default="0.1", metavar="P", least=0, most=1),
     ] = None
-    freeze_body: Annotated[bool, Option("train only the head")] = False
+    freeze_body: Annotated[bool, Option("train only the head, with the body frozen")] = False
     head_layers: Annotated[
         Literal[
             "embeddings",
@@ -130,13 +130,13 @@ class TuneOptions(TableOptions):
         | None,
         Option(
             "layers whose outputs the head reads (BERT, table 7)",
-            default="the last one, through the model's pooler if it has one",
+            default="the last layer, through the model's pooler if present",
         ),
     ] = None
     lora_rank: Annotated[
         int | None,
         Option(
-            "train LoRA updates of this rank for queries and values, and the head",
+            "rank of LoRA updates for queries and values; trains only these and the head",
             metavar="RANK",
             least=1,
         ),
@@ -144,7 +144,7 @@ class TuneOptions(TableOptions):
     layer_decay: Annotated[
         float | None,
         Option(
-            "learning rate of each block relative to the one above it, such as 0.9",
+            "ratio of each block's learning rate to the next block's, such as 0.9",
             default="1",
             metavar="X",
         ),
@@ -152,8 +152,8 @@ class TuneOptions(TableOptions):
     lm_weight: Annotated[
         float,
         Option(
-            "decoders: weight of the auxiliary language-modelling loss",
-            default="0; GPT's paper: 0.5",
+            "weight of the auxiliary language-modelling loss, for decoders",
+            default="0; the GPT paper uses 0.5",
             metavar="X",
             least=0,
             example="0.5",
@@ -162,20 +162,22 @@ class TuneOptions(TableOptions):
     layer_mix: Annotated[
         "LayerMix | None",
         Option(
-            "the layers that the head reads, as a value instead of --head-layers", only="python"
+            "layers whose outputs the head reads, as a value in place of --head-layers",
+            only="python",
         ),
     ] = None
     trainable: Annotated[
         "HeadOnly | LoRA | None",
         Option(
-            "what is trained, as a value instead of --freeze-body and --lora-rank", only="python"
+            "trained parameters, as a value in place of --freeze-body and --lora-rank",
+            only="python",
         ),
     ] = None
     at_a_time: Annotated[
         int,
         Option(
-            "number of trials that run at a time, each in a process of its own with its share of "
-            "the cores",
+            "number of concurrent trials; each runs in its own process with its share of "
+            "the CPU cores",
             metavar="N",
             least=1,
         ),
@@ -187,14 +189,12 @@ class TuneOptions(TableOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.freeze_body and self.lora_rank:
-            raise ValueError(
-                "--freeze-body trains the head alone and --lora-rank more than it; give one of them"
-            )
+            raise ValueError("--freeze-body and --lora-rank cannot be combined; give one of them")
         object.__setattr__(self, "trainable", self.trainable or self.named_trainable())
         object.__setattr__(self, "layer_mix", self.layer_mix or self.named_layer_mix())
 
     def named_trainable(self) -> "HeadOnly | LoRA | None":
-        """Return what `--freeze-body` or `--lora-rank` trains."""
+        """Return the trained part that `--freeze-body` or `--lora-rank` selects."""
         if not self.freeze_body and not self.lora_rank:
             return None
         from ..recipe import HeadOnly, LoRA
@@ -205,7 +205,7 @@ class TuneOptions(TableOptions):
         return LoRA(rank=rank, alpha=2.0 * rank)
 
     def named_layer_mix(self) -> "LayerMix | None":
-        """Return the layers that `--head-layers` names."""
+        """Return the layer mix that `--head-layers` selects."""
         if self.head_layers is None:
             return None
         from ..spec import LayerMix
@@ -222,7 +222,7 @@ class TuneOptions(TableOptions):
 
     @property
     def reading(self) -> "Reading":
-        """How the files are read."""
+        """Return the options for reading the files."""
         from ..suggest.opening import Reading
 
         return Reading(
@@ -231,14 +231,14 @@ class TuneOptions(TableOptions):
 
     @property
     def budget(self) -> "Budget":
-        """How long a trial is trained."""
+        """Return the training budget of a trial."""
         from ..suggest.suggestion import Budget
 
         return Budget(self.epochs, self.batch_size, self.max_length, self.evals_per_epoch)
 
     @property
     def tuning(self) -> "FineTuning":
-        """How the checkpoint is fine-tuned."""
+        """Return the fine-tuning settings."""
         from ..suggest.suggestion import FineTuning
 
         return FineTuning(

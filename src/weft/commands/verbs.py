@@ -1,5 +1,5 @@
-"""The verbs of `weft` by what they are for, the most used first,
-and the parser that is made from their options."""
+"""The commands of `weft` in groups, the most used first, and the parser built from their
+options."""
 
 import shutil
 from argparse import Action
@@ -31,9 +31,9 @@ from . import (
 )
 
 DESCRIPTION = "Every Transformer, woven from one block."
-# columns of a line of help before its text
+# Width of the names in the help
 NAME_COLUMNS = 14
-# values that are no files
+# Metavars of options that take no file
 WORDS = ("COLUMN", "DEVICE", "FILTER", "LANGUAGE", "LOGGER", "PATH=VALUE", "PROMPT", "TEXT")
 
 
@@ -42,15 +42,15 @@ class CompletionOptions(VerbOptions):
     """The options of `weft completion`."""
 
     shell: Annotated[
-        Literal["bash", "zsh", "fish"], Option("shell to complete in", positional=True)
+        Literal["bash", "zsh", "fish"], Option("shell of the completion script", positional=True)
     ]
 
 
 def completion(options: CompletionOptions) -> int:
     """Print a completion script for a shell.
 
-    For bash, add eval "$(weft completion bash)" to ~/.bashrc; the scripts of zsh and fish begin
-    with the way to load them.
+    For bash, add eval "$(weft completion bash)" to ~/.bashrc; the scripts for zsh and fish start
+    with installation instructions.
     """
     import shtab
 
@@ -79,8 +79,7 @@ def is_model(field: OptionField) -> bool:
 
 
 def names_or_files(function: str, names: list[str]) -> dict[str, Any]:
-    """Return what `shtab` writes for an argument that is one of some names or
-    a file, in each shell."""
+    """Return the completions of `shtab` per shell for an argument that is a name or a file."""
     words = " ".join(names)
     bash = f'{function}() {{ compgen -W \'{words}\' -- "$1"; compgen -f -- "$1"; }}'
     zsh = f"{function}() {{ compadd -- {words}; _files; }}"
@@ -123,18 +122,18 @@ GROUPS: dict[str, tuple[Callable[[Any], int], ...]] = {
 
 
 class Verb(NamedTuple):
-    """A verb: the function that runs it, its options, and what it says of itself."""
+    """A command: its function, its options, and its help texts."""
 
     name: str
     run: Callable[[Any], int]
     options: type[Options]
-    # one line, without a capital letter and a full stop
+    # One line, without an initial capital and a full stop
     help: str
     description: str
 
 
 def verb_of(run: Callable[[Any], int]) -> Verb:
-    """Describe a verb by its function: the name, the type of its argument, the docstring."""
+    """Describe a command by its function: its name, its argument type and its docstring."""
     first, *more = " ".join((run.__doc__ or "").split()).split(". ", 1)
     options, *_ = get_type_hints(run).values()
     help = first.removesuffix(".")
@@ -148,10 +147,10 @@ def all_verbs() -> Iterator[Verb]:
 
 
 class TopParser(Parser):
-    """The parser of `weft` itself, whose help shows the verbs in groups.
+    """The parser of `weft` itself, which prints the commands in groups.
 
     Attributes:
-        actions: the arguments of each verb, by the names of its options.
+        actions: the arguments of each command, by option name.
     """
 
     actions: dict[str, dict[str, Action]]
@@ -166,7 +165,7 @@ class TopParser(Parser):
         lines += [
             help_line("-h, --help", "show this help message and exit", width),
             help_line("--version", "show the version and exit", width),
-            "\nweft VERB --help shows the options of a verb.\n",
+            "\nweft VERB --help shows the options of a command.\n",
         ]
         return "\n".join(lines)
 
@@ -179,7 +178,7 @@ def help_line(name: str, text: str, width: int) -> str:
 
 
 def parser() -> TopParser:
-    """Return the parser of the command line, made from the options of every verb."""
+    """Return the command-line parser, built from the options of every command."""
     top = TopParser(prog="weft", usage="weft [-h] [--version] VERB ...", allow_abbrev=False)
     top.add_argument("--version", action="version", version=f"weft {weft.__version__}")
     parsers = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
