@@ -1,1 +1,1 @@
-"""A run in its folder: state, log, progress, proof of exact resume."""
+"""Training runs: state, log, progress and exact resume in a run directory."""

@@ -1,6 +1,4 @@
-"""The checkpoints of a run: what one holds, how it is saved and copied, and how a run is restored
-from it.
-"""
+"""Checkpoints of a run: saving, copying and restoring its state."""
 
 import time
 from functools import partial
@@ -38,8 +36,8 @@ def find_checkpoint(
     ranks: DistributedRanks,
     report: Report,
 ) -> Checkpoint | None:
-    """Return the newest undamaged checkpoint, from which all ranks continue; None if there is none,
-    also among the copies.
+    """Return the newest undamaged checkpoint, the same on all ranks; None if neither the directory
+    nor the copies have one.
     """
     if copies is not None:
         fetch_checkpoint(directory, copies, ranks, report)
@@ -51,28 +49,28 @@ def find_checkpoint(
 def check_same_step(
     checkpoint: Checkpoint | None, directory: RunDirectory, ranks: DistributedRanks
 ) -> None:
-    """Raise ValueError on all ranks if they would continue after different steps."""
+    """Raise ValueError on all ranks if they would resume after different steps."""
     step = 0 if checkpoint is None else checkpoint.step
     mean = ranks.sum([float(step)])[0] / ranks.size
     if ranks.sum([abs(step - mean)])[0]:
         raise ValueError(
-            f"{directory}: rank {ranks.world_rank} would continue after step {step:,}, but not all "
-            "others; put run folders on storage "
-            "that all ranks share, or remove the checkpoints that only some machines have"
+            f"{directory}: rank {ranks.world_rank} would resume after step {step:,}, but not all "
+            "others; put run directories on shared storage, "
+            "or remove checkpoints that only some machines have"
         )
 
 
 def restore_run(run: Run, checkpoint: Checkpoint, directory: RunDirectory, report: Report) -> None:
-    """Continue from a checkpoint, and report what has changed since it was saved."""
+    """Resume from a checkpoint and report changes since it was saved."""
     check_fingerprints(run, checkpoint, directory)
     restore_state(run, checkpoint)
     trainer = run.trainer
     before = checkpoint.state["world"]
     now = trainer.ranks.world
     if before != now:
-        dropout = "other attention dropout and " if trainer.fused_dropout else ""
+        dropout = "different attention dropout and " if trainer.fused_dropout else ""
         report(
-            f"ranks changed from {before} to {now}: the same samples, but {dropout}other rounding"
+            f"ranks changed from {before} to {now}: same samples, but {dropout}different rounding"
         )
     saved_environment = checkpoint.state.get("environment", {})
     environment = describe_environment(trainer.ranks.device)
@@ -89,22 +87,22 @@ def restore_state(run: Run, checkpoint: Checkpoint) -> None:
 
 
 def validated_step(checkpoint: Checkpoint) -> int:
-    """Return the last step whose validation the checkpoint knows of: a signal may have interrupted
-    that of its own step.
+    """Return the last step whose validation the checkpoint contains; a signal can interrupt the
+    validation of the checkpoint's own step.
     """
     step: int = checkpoint.state.get("validated", checkpoint.step)
     return step
 
 
 def check_fingerprints(run: Run, checkpoint: Checkpoint, directory: RunDirectory) -> None:
-    """Raise ValueError for a checkpoint of another recipe, other data or another teacher."""
+    """Raise ValueError for a checkpoint with another recipe, other data or another teacher."""
     refuse_other(checkpoint, run.recipe)
     for name, now in run.fingerprints.items():
         if (before := checkpoint.state[name]) != now:
             raise ValueError(
                 f"{directory}: the {name} changed since this run began (fingerprint {before[:12]}, "
                 f"now {now[:12]}); "
-                f"bring the old {name} back, or start another run with --output"
+                f"restore the old {name}, or start another run with --output"
             )
 
 
@@ -112,7 +110,7 @@ def check_fingerprints(run: Run, checkpoint: Checkpoint, directory: RunDirectory
 
 
 def checkpoint_state(run: Run) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
-    """Return what a checkpoint of this step holds: groups of tensors, and facts."""
+    """Return the contents of a checkpoint at this step: groups of tensors, and metadata."""
     trainer = run.trainer
     groups, facts = trainer.state()
     environment = describe_environment(trainer.ranks.device) | {"precision": run.recipe.precision}
@@ -133,14 +131,14 @@ def open_writer(
     copies: CheckpointCopies | None,
     checkpoint: Checkpoint | None,
 ) -> CheckpointWriter | None:
-    """Return what saves checkpoints: on every rank if each has only parts of the weights, else on
-    the first one.
+    """Return the checkpoint writer: on every rank if the weights are sharded, else on the first
+    rank.
 
     Args:
-        directory: of the run, whose disk must have space for one checkpoint more than are kept.
-        run: whose state is saved.
-        copies: also gets what is saved.
-        checkpoint: from which the run continues, and which counts as undamaged.
+        directory: the run directory; its disk needs space for one checkpoint more than are kept.
+        run: the run to save.
+        copies: object storage that also receives the checkpoints, or None.
+        checkpoint: the checkpoint that the run resumes from, which counts as undamaged, or None.
     """
     ranks = run.trainer.ranks
     root = directory.checkpoints
@@ -171,8 +169,8 @@ class RunSaver:
     """Saves the checkpoints of a run.
 
     Args:
-        run: whose state is saved.
-        writer: writes checkpoints; None on a rank that writes none.
+        run: the run to save.
+        writer: the checkpoint writer; None on a rank that writes none.
     """
 
     def __init__(self, run: Run, writer: CheckpointWriter | None) -> None:
@@ -192,9 +190,7 @@ class RunSaver:
         return self.writer is not None
 
     def save(self) -> float:
-        """Save the current step in the background; return the seconds for which it holds up
-        training.
-        """
+        """Save the current step in the background; return the seconds that training waits."""
         assert self.writer is not None
         begin = time.perf_counter()
         self.saved = self.run.trainer.step
@@ -202,7 +198,7 @@ class RunSaver:
         return time.perf_counter() - begin
 
     def save_latest(self) -> None:
-        """Save the current step if it is not saved yet, and wait until it is on disk."""
+        """Save the current step unless it is saved, and wait until it is on disk."""
         if self.writer is None:
             return
         if self.run.trainer.step > self.saved:
@@ -210,8 +206,8 @@ class RunSaver:
         self.writer.wait()
 
     def save_on_all_ranks(self) -> None:
-        """Save the last step; all ranks wait until the first one has it on disk, which may outlast
-        a collective operation.
+        """Save the last step; all ranks wait until the first one has written it, which may
+        take longer than the timeout of a collective operation.
         """
         ranks = self.run.trainer.ranks
         token = ranks.common_token()
@@ -225,7 +221,7 @@ class RunSaver:
 def open_copies(
     address: str | None, keep: int, pinned: list[int], directory: RunDirectory, report: Report
 ) -> CheckpointCopies | None:
-    """Return what copies checkpoints to object storage; None without an address."""
+    """Return the copier of checkpoints to object storage; None without an address."""
     if address is None:
         return None
     return CheckpointCopies(address, keep, pinned, report, partial(lines_until, directory.log))
@@ -234,9 +230,9 @@ def open_copies(
 def fetch_checkpoint(
     directory: RunDirectory, copies: CheckpointCopies, ranks: DistributedRanks, report: Report
 ) -> None:
-    """Download the newest copy of the run's checkpoints if this folder has none as new. On every
-    disk one rank downloads: the one that creates a file there, which is the first rank where all
-    share one disk.
+    """Download the newest copy of the run's checkpoints if it is newer than this directory.
+
+    Per disk one rank downloads: the rank that creates a claim file there first.
     """
     root = directory.checkpoints
     storage.make_folder(root)
@@ -249,7 +245,7 @@ def fetch_checkpoint(
         ranks.barrier()
     try:
         if downloads and (step := copies.fetch_newest(root)) is not None:
-            report(f"continuing from the copy of step {step:,} in {copies.root}")
+            report(f"resuming from the copy of step {step:,} in {copies.root}")
             if ranks.is_first:
                 restore_log(directory.log, step, copies.fetch_log(step))
     finally:
@@ -259,7 +255,7 @@ def fetch_checkpoint(
 
 
 def claims(path: Path) -> bool:
-    """Return whether this process is the first one to create a file."""
+    """Return whether this process is the first to create a file."""
     try:
         path.touch(exist_ok=False)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""The directory of a run as one object: its paths, its lock, and what is in it."""
+"""The run directory: its paths, lock and contents."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ from ..training.checkpoints.facts import CheckpointFacts
 from .lock import RunLock
 from .logs.log import check_log, is_finished
 
-RUNS = "runs"  # the folder that runs are written to by default
+RUNS = "runs"  # default folder of runs
 
 
 class RunDirectory:
@@ -29,7 +29,7 @@ class RunDirectory:
     model of a finished run.
 
     Args:
-        path: of the directory, which need not exist.
+        path: path of the directory, which need not exist.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -54,9 +54,7 @@ class RunDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the lock of the run within the block, also where a caller of this object holds it
-        already.
-        """
+        """Hold the lock of the run within the block; reentrant for this object."""
         if self.is_locked:
             yield
             return
@@ -69,10 +67,10 @@ class RunDirectory:
 
     @contextmanager
     def training(self) -> Iterator[None]:
-        """Be the only training of this object within the block."""
+        """Mark this object as the only training within the block."""
         if self.is_training:
             raise ValueError(
-                f"{self} is being trained already; wait for it, or give another folder"
+                f"{self} is already being trained; wait until it ends, or give another directory"
             )
         self.is_training = True
         try:
@@ -85,26 +83,26 @@ class RunDirectory:
         check_model_of_run(self.model)
 
     def latest_checkpoint(self, report: Report, ranks: Ranks) -> Checkpoint | None:
-        """Return the newest undamaged checkpoint; `ranks` share the reading."""
+        """Return the newest undamaged checkpoint; `ranks` divide the verification."""
         return latest_checkpoint(self.checkpoints, report, ranks)
 
     def all_checkpoints(self, report: Report, ranks: Ranks) -> list[Checkpoint]:
-        """Return all undamaged checkpoints, the oldest first; `ranks` share the reading."""
+        """Return all undamaged checkpoints, the oldest first; `ranks` divide the verification."""
         return all_checkpoints(self.checkpoints, report, ranks)
 
     def newest_facts(self) -> CheckpointFacts | None:
-        """Return the facts of the newest checkpoint, without comparing its tensors."""
+        """Return the metadata of the newest checkpoint, without verifying its tensors."""
         return newest_facts(self.checkpoints)
 
     def store(self, recipe: R.Recipe, report: Report) -> None:
-        """Write recipe.json with its own SHA-256, and the code of the user's own parts; report a
-        file that was missing or damaged.
+        """Write recipe.json with its own SHA-256, and the user's code; report a missing or damaged
+        file.
         """
         path = self.path / "recipe.json"
         try:
             R.recipe_from_json(path)
         except (ValueError, OSError) as error:
-            report(f"{error if path.exists() else f'{path} is missing'}; it is written again")
+            report(f"{error if path.exists() else f'{path} is missing'}; writing it again")
         content = to_plain(recipe)
         store_code(self.path)
         write_if_changed(path, seal_json(content))
@@ -113,16 +111,16 @@ class RunDirectory:
         return is_finished(self.path)
 
     def damage(self) -> str | None:
-        """Describe what is damaged in the model; None if nothing is."""
+        """Describe the damage of the model; None if it is intact."""
         return find_damage(self.model)
 
     def check_log(self, report: Report) -> None:
-        """Report damaged lines, and whether the log of a finished run is as the run wrote it."""
+        """Report damaged lines, and whether a finished run's log was changed."""
         check_log(self.path, report)
 
 
 def run_directory(directory: str | Path | RunDirectory | None, name: str) -> RunDirectory:
-    """Return a run directory (default: that of a recipe's name)."""
+    """Return a run directory (default: runs/<recipe name>)."""
     if isinstance(directory, RunDirectory):
         return directory
     return RunDirectory(directory if directory is not None else Path(RUNS) / name)

@@ -1,4 +1,4 @@
-"""A run's weights as a model folder, one tensor at a time: of its last step, or of its newest
+"""Export of a run's weights as a model folder, one tensor at a time: the last step, or the newest
 checkpoint.
 """
 
@@ -39,15 +39,15 @@ READ_WITH_MODEL = (*TOKENIZER_FILES, IMAGES)
 
 
 class ModelFiles(NamedTuple):
-    """What a model folder has beside the weights: what the task and the prepared data say."""
+    """The files of a model folder beside the weights, from the task and the prepared data."""
 
     task: R.Task
     preprocess: Preprocess
     prepared: PreparedData
 
     def save(self, model: Model, folder: Path, to: str, weights: ReadTensor) -> None:
-        """Write a model on the meta device, whose tensors `weights` reads by name, with its
-        tokenizer.
+        """Write a model and its tokenizer. The model is on the meta device; `weights` returns its
+        tensors by name.
         """
         meta = self.prepared.train.meta
         frame = self.preprocess.frame
@@ -77,7 +77,7 @@ class ModelFiles(NamedTuple):
 
 def export_model(run: Run, directory: RunDirectory) -> None:
     """Write the trained model and its tokenizer to the run directory. The first rank writes one
-    tensor at a time; ranks that have parts of the weights gather it with that one.
+    tensor at a time; the other ranks send their shards of it.
     """
     ranks = run.trainer.ranks
     model = build_on_meta(run.recipe.model).to(run.loss.model.dtype)
@@ -93,9 +93,7 @@ def export_model(run: Run, directory: RunDirectory) -> None:
 
 
 def remove_others(folder: Path) -> None:
-    """Remove files beside a run's model that were read with the model that was there before, such
-    as its tokenizer.
-    """
+    """Remove files of an earlier model that are no part of the new one, such as its tokenizer."""
     files = unseal_json((folder / MANIFEST_FILE).read_text("utf-8"))["files"]
     for name in READ_WITH_MODEL:
         if name not in files:
@@ -103,13 +101,11 @@ def remove_others(folder: Path) -> None:
 
 
 def export_checkpoint(folder: Path, out: Path, to: str, report: Callable[[str], None]) -> S.Spec:
-    """Write the newest checkpoint of a run that is not finished as a model folder; return its
-    spec.
-    """
+    """Write the newest checkpoint of an unfinished run as a model folder; return its spec."""
     recipe = recipe_of(folder, report)
     checkpoint = latest_checkpoint(folder / "checkpoints", report)
     if checkpoint is None:
-        raise ValueError(f"{folder} has no checkpoint yet; weft train trains it")
+        raise ValueError(f"{folder} has no checkpoint; train it with weft train")
     prepared = locate_prepared(recipe.data)
     model = build_on_meta(recipe.model)
     others = recipe.task.model_folders
@@ -127,6 +123,6 @@ def export_checkpoint(folder: Path, out: Path, to: str, report: Callable[[str], 
     except (OSError, ValueError):
         if checkpoint.path.exists():
             raise
-        report("the run has removed this checkpoint meanwhile; exporting its newest one")
+        report("the run removed this checkpoint during the export; exporting its newest one")
         return export_checkpoint(folder, out, to, report)
     return model.spec

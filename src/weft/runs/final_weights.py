@@ -1,4 +1,4 @@
-"""The choice of a run's final weights: those of its last step, an average, or the best so far."""
+"""Selection of a run's final weights: the last step, an average, or the best checkpoint."""
 
 import torch
 
@@ -14,9 +14,9 @@ from .run import Run
 def selected_weights(
     run: Run, directory: RunDirectory, report: Report
 ) -> dict[str, torch.Tensor] | None:
-    """Return the weights of the final model if they are not the last ones."""
+    """Return the weights of the final model; None for those of the last step."""
     if isinstance(best := run.trainer.average, BestWeights) and best.best is None:
-        report(f"no validation gave a finite {best.metric}: the model is that of the last step")
+        report(f"no validation has a finite {best.metric}; the model is that of the last step")
         return None
     if run.trainer.average is not None:
         return run.trainer.average.copies
@@ -40,7 +40,7 @@ def selected_weights(
 def average_checkpoints(
     run: Run, directory: RunDirectory, report: Report
 ) -> dict[str, torch.Tensor]:
-    """Return the mean of the weights of the last checkpoints."""
+    """Return the mean weights of the last checkpoints."""
     ranks = run.trainer.ranks
     steps_to_average = run.recipe.averaged_steps()
     saved = directory.all_checkpoints(report, ranks if ranks.splits_weights else Ranks())
@@ -49,7 +49,7 @@ def average_checkpoints(
         check_fingerprints(run, checkpoint, directory)
     if len(last) < len(steps_to_average):
         report(
-            f"averaged over {len(last)} checkpoints, not {len(steps_to_average)}: the others are "
+            f"averaged {len(last)} checkpoints instead of {len(steps_to_average)}; the others are "
             "missing or damaged"
         )
     if not ranks.splits_weights:

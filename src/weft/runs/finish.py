@@ -1,4 +1,4 @@
-"""The end of a run: its last validation, its final weights, its model."""
+"""The end of a run: last validation, final weights and export of the model."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ COMPLETE = "complete"
 
 
 def is_complete(run: Run, directory: RunDirectory, report: Report) -> bool:
-    """Return whether a run needs nothing more. Only the first rank knows: others may have another
+    """Return whether a run is complete. The first rank decides, since other ranks may have another
     disk.
     """
     if run.trainer.step != run.recipe.steps:
@@ -28,7 +28,7 @@ def is_complete(run: Run, directory: RunDirectory, report: Report) -> bool:
         report(f"{result}; exporting the model again from the checkpoint")
         return False
     report(
-        f"{directory} is finished: all {run.recipe.steps:,} steps are done; its model is in "
+        f"{directory} is finished after {run.recipe.steps:,} steps; its model is in "
         f"{directory.model}"
     )
     if run.trainer.ranks.is_first:
@@ -37,15 +37,14 @@ def is_complete(run: Run, directory: RunDirectory, report: Report) -> bool:
 
 
 def result_of(directory: RunDirectory) -> str:
-    """Return "complete" for a finished run, what is damaged in its model, or "" for one that is not
-    finished.
-    """
+    """Return "complete" for a finished run, the damage of its model, or "" otherwise."""
     return (directory.damage() or COMPLETE) if directory.is_finished() else ""
 
 
 def finish_run(run: Run, directory: RunDirectory, log: RunLog | None, report: Report) -> bool:
-    """Validate, average the weights and export the model; return False if a signal interrupts it.
-    The log is written last, so that the next start does all of it again.
+    """Validate, select the final weights and export the model; return False after a signal.
+
+    The log is completed last, so that an interrupted call is repeated in full.
     """
     trainer = run.trainer
     plain = validate_run(run)

@@ -1,6 +1,4 @@
-"""One trainer per run folder. The kernel holds the lock, so that it is released however the trainer
-ends.
-"""
+"""The lock of a run directory: one trainer per run. The kernel releases it at process exit."""
 
 import fcntl
 import json
@@ -17,7 +15,7 @@ HELD_FILES: set[int] = set()
 
 
 def _forget() -> None:
-    """A forked data worker may outlive a killed trainer and must not keep its lock."""
+    """Close inherited locks in a forked data worker, which may outlive a killed trainer."""
     for file in HELD_FILES:
         os.close(file)
     HELD_FILES.clear()
@@ -27,7 +25,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def acquire(file: int) -> None:
-    """Acquire the lock; ValueError says who holds it. `is_locked` holds it for a moment only."""
+    """Acquire the lock; a ValueError names its holder. `is_locked` holds it only briefly."""
     for _ in range(10):
         with suppress(BlockingIOError):
             return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,7 +35,7 @@ def acquire(file: int) -> None:
 
 
 def is_locked(run: Path) -> bool:
-    """Return whether a run is being trained now."""
+    """Return whether a run is being trained."""
     try:
         file = os.open(run / "lock", os.O_RDONLY)
     except OSError:
@@ -55,8 +53,8 @@ def is_locked(run: Path) -> bool:
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Wait until no other process is in this block for the same folder; a file system without locks
-    gives none.
+    """Wait until no other process is in this block for the same folder. Has no effect on a file
+    system without locks.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -68,7 +66,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 class RunLock:
-    """Held from its making to `release`, to the end of `with`, or to the end of the process."""
+    """A lock from construction to `release`, the end of `with`, or the end of the process."""
 
     def __init__(self, run: str | Path) -> None:
         run = Path(run)
@@ -77,7 +75,7 @@ class RunLock:
             self.file = os.open(run / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise ValueError(
-                f"{run} cannot be written: {error.strerror}; give a run folder that can"
+                f"{run} is not writable: {error.strerror}; give another run directory"
             ) from None
         try:
             acquire(self.file)
@@ -86,12 +84,12 @@ class RunLock:
             os.close(self.file)
             if not isinstance(error, BlockingIOError):
                 raise ValueError(
-                    f"{run} cannot be locked: {error.strerror}; give a run folder on another file "
-                    "system"
+                    f"{run} cannot be locked: {error.strerror}; give a run directory on another "
+                    "file system"
                 ) from None
             raise ValueError(
-                f"{run} is being trained by {_who(holder)}; wait for it, stop it, or give another "
-                "run folder"
+                f"{run} is being trained by {_who(holder)}; wait until it ends, stop it, or give "
+                "another run directory"
             ) from None
         HELD_FILES.add(self.file)
         me = {
@@ -99,7 +97,7 @@ class RunLock:
             "pid": os.getpid(),
             "since": time.strftime("%Y-%m-%d %H:%M:%S"),
         }
-        with suppress(OSError):  # the lock holds without a name in it, on a full disk too
+        with suppress(OSError):  # the lock works without the holder's name, as on a full disk
             os.ftruncate(self.file, 0)
             os.pwrite(self.file, json.dumps(me).encode(), 0)
 
@@ -107,7 +105,7 @@ class RunLock:
         if self.file in HELD_FILES:
             HELD_FILES.remove(self.file)
             os.close(self.file)
-            self.file = -1  # the number may soon be another file's
+            self.file = -1  # the file descriptor may be reused
 
     def __enter__(self) -> "RunLock":
         return self
@@ -121,4 +119,4 @@ def _who(holder: bytes) -> str:
         holder_info = json.loads(holder)
         return f"process {holder_info['pid']} on {holder_info['host']} since {holder_info['since']}"
     except (ValueError, KeyError, TypeError):
-        return "another process"  # which has the lock and has not written its name yet
+        return "another process"  # which has not written its name yet

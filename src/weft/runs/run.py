@@ -1,4 +1,4 @@
-"""A run, built: everything that its recipe describes, ready to train."""
+"""A run built from its recipe: data, task and trainer."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -28,13 +28,13 @@ from .teachers import load_frozen_models
 
 
 class Run:
-    """A recipe, built: data, task and trainer. Everything is checked before the first step.
+    """Data, task and trainer built from a recipe. All checks run before the first step.
 
     Args:
-        recipe: of the run, with the precision that `decide_precision` returns.
-        prepared: its data.
-        ranks: of this process, on the recipe's grid.
-        is_new: whether the weights are initialised; a resumed run takes them from a checkpoint.
+        recipe: the recipe, with the precision that `decide_precision` returns.
+        prepared: the prepared data.
+        ranks: the ranks of this process, on the recipe's grid.
+        is_new: True to initialise the weights; a resumed run reads them from a checkpoint.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Run:
             teacher=next(iter(frozen.values()), None),
             device="meta" if ranks.splits_weights else "cpu",
         )
-        # What a run may not change: SHA-256 of its data and of its teacher
+        # SHA-256 of the data and of the teacher, which a run may not change
         self.fingerprints = {"data": prepared.fingerprint} | {
             name: state_digest({name: dict(model.state_dict())}) for name, model in frozen.items()
         }
@@ -78,8 +78,8 @@ class Run:
         return ExactTrainer if self.recipe.exact else Trainer
 
     def build_trainer(self, ranks: DistributedRanks, starts_from: str | None) -> Trainer:
-        """Build the trainer. Each rank reads its parts of the weights from the model folder
-        `starts_from`, before anything else reads them.
+        """Build the trainer. Each rank reads its weights from the model folder `starts_from`, if
+        given.
         """
         recipe = self.recipe
         module = place_on_ranks(
@@ -113,7 +113,7 @@ class Run:
         )
 
     def open_batches(self, ranks: DistributedRanks, length: int) -> Loader:
-        """Open the training batches of rows of one length."""
+        """Open the training batches with rows of one length."""
         recipe = self.recipe
         samples = open_training_samples(self.preprocess, self.prepared, length)
         return Loader(
@@ -129,30 +129,28 @@ class Run:
         )
 
     def check_phases(self) -> None:
-        """Raise ValueError if there is too little text for the rows of a phase to come, or of
-        validation.
-        """
+        """Raise ValueError if the data is too small for one row of a later phase or validation."""
         recipe = self.recipe
         if recipe.length_schedule:
             for length in {*(length for _, length in recipe.length_schedule), recipe.batch.length}:
                 open_training_samples(self.preprocess, self.prepared, length)
 
     def notes(self) -> Iterator[str]:
-        """Yield lines about the data, the ranks and the device."""
+        """Yield notes about the data, the ranks and the device."""
         yield from self.prepared.notes()
         yield from torchrun_notes()
         yield from self.trainer.notes()
 
     def config(self) -> dict[str, Any]:
-        """Return the fields of the recipe by their paths; of the model, which may have thousands,
-        only its size.
+        """Return the fields of the recipe by path; for the model, which may have thousands of
+        fields, only its size.
         """
         fields = flatten_plain(to_plain(self.recipe))
         kept = {name: part for name, part in fields.items() if not name.startswith("model.")}
         return kept | {"parameters": self.recipe.model.parameter_count()}
 
     def checkpoint_bytes(self) -> int:
-        """Return the size of a checkpoint."""
+        """Return the size of a checkpoint in bytes."""
         parameters = sum(p.numel() for p in self.loss.parameters())
         return checkpoint_bytes(self.recipe.optimiser, self.recipe.average, parameters)
 
@@ -165,13 +163,14 @@ def batch_at_length(batch: R.Batching, length: int) -> R.Batching:
 def open_training_samples(
     preprocess: Preprocess, prepared: PreparedData, length: int
 ) -> LengthLimitedSamples | MixtureSamples:
-    """Open the training rows of a length, of a mixture those of all its sources."""
+    """Open the training rows of a length; for a mixture, the rows of all sources."""
     store = prepared.train
     if isinstance(store, Store):
         samples = preprocess.open_samples(store, length)
         if len(samples) == 0:
             raise ValueError(
-                f"{prepared.folder} holds too little text for one row of {length} tokens"
+                f"{prepared.folder} has too little text for one row of {length} tokens; "
+                "give more text, or a smaller batch.length"
             )
         return samples
     parts = []
@@ -179,8 +178,8 @@ def open_training_samples(
         try:
             samples = preprocess.open_samples(part, length)
             if len(samples) == 0:
-                raise ValueError(f"it holds too little text for one row of {length} tokens")
+                raise ValueError(f"too little text for one row of {length} tokens")
         except ValueError as error:
-            raise ValueError(f"source {name}: {error}; give more, or leave it out") from None
+            raise ValueError(f"source {name}: {error}; give more text, or remove it") from None
         parts.append(samples)
     return MixtureSamples(parts, store.mixture.rates)

@@ -1,4 +1,4 @@
-"""The start of a run: the processes it trains in, and what is checked before its first step."""
+"""The start of a run: its processes, and the checks before its first step."""
 
 import os
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 
 def ignore_message(_: str) -> None:
-    """Ignore a line of progress."""
+    """Discard a progress line."""
 
 
 @contextmanager
@@ -39,8 +39,8 @@ def joined_ranks(
     threads: int | None,
     deterministic: bool,
 ) -> Iterator[DistributedRanks]:
-    """Join the processes of a run within the block, in the environment that its recipe asks for;
-    the arguments are its fields.
+    """Join the processes of a run within the block, in the environment that its recipe requires.
+    The arguments are fields of the recipe.
     """
     with ExitStack() as stack:
         stack.enter_context(keep_large_allocations())
@@ -57,17 +57,17 @@ def prepared_for(
     report: ReportProgress | None = None,
     code_changed: bool = False,
 ) -> Iterator[PreparedData]:
-    """Prepare the data of a run, while its directory is locked and once nothing else would stop it.
+    """Prepare the data of a run with its directory locked, after all other checks.
 
     Args:
-        recipe: of the run.
-        directory: of the run, locked within the block.
-        report: takes the progress of preparing.
-        code_changed: as for `weft.train`.
+        recipe: the recipe of the run.
+        directory: the run directory, locked within the block.
+        report: called with progress lines.
+        code_changed: see `weft.train`.
     """
     with ExitStack() as stack:
         if started_processes() == 1:
-            device = resolve_device(recipe.device)  # before anything is written
+            device = resolve_device(recipe.device)  # checked before any write
             stack.enter_context(directory.lock())
             check_metric_packages(recipe.task, recipe.metric, recipe.data)
             directory.check_model()
@@ -84,16 +84,15 @@ def check_start(
     code_changed: bool,
     report: Report = ignore_message,
 ) -> R.Recipe:
-    """Return the recipe with the precision that the run trains in; raise ValueError for what stops
-    a run before its first step.
+    """Return the recipe with the run's precision; raise ValueError if the run cannot start.
 
     Args:
-        recipe: of the run.
-        directory: of the run.
-        checkpoint: from which the run continues, if any.
-        ranks: that train it.
-        code_changed: as for `weft.train`.
-        report: takes a line if the precision is that of the checkpoint instead.
+        recipe: the recipe of the run.
+        directory: the run directory.
+        checkpoint: the checkpoint to resume from, if any.
+        ranks: the ranks that train the run.
+        code_changed: see `weft.train`.
+        report: called with a line if the checkpoint's precision is kept.
     """
     precision = decide_precision(recipe.precision, ranks, checkpoint, report)
     recipe = replace(recipe, precision=precision)
@@ -107,8 +106,8 @@ def check_start(
 
 
 def check_arguments(recipe: object, prepared: object) -> None:
-    """Raise ValueError for arguments of another type, such as the name of a file, or that do not
-    fit together.
+    """Raise ValueError for arguments of a wrong type, such as a file name, or for data of another
+    recipe.
     """
     if not isinstance(recipe, R.Recipe):
         raise ValueError(f'train takes a recipe: weft.load_recipe("FILE"), not {recipe!r}'[:200])
@@ -121,16 +120,14 @@ def check_arguments(recipe: object, prepared: object) -> None:
 
 
 def check_metric_packages(task: R.Task, metric: str | None, data: R.Data) -> None:
-    """Raise ValueError before the first step, not at the first validation, if a package is
-    missing.
-    """
+    """Raise ValueError before the first step if a metric of validation needs a missing package."""
     if not metric or data.valid is None:
         return
     for package, extra in task.metric_packages.items():
         if find_spec(package) is None:
             raise ValueError(
                 f"validation of {type(task).__name__} needs {package}; {install_extra(extra)}, or "
-                "leave data.valid out"
+                "remove data.valid"
             )
 
 
@@ -140,8 +137,8 @@ def decide_precision(
     checkpoint: CheckpointFacts | None = None,
     report: Report = ignore_message,
 ) -> Precision:
-    """Return a precision; of "auto", that of the checkpoint, else bf16 if every rank's device is
-    fast at it.
+    """Return a precision; for "auto", that of the checkpoint, else bf16 if every rank's device
+    computes it fast.
     """
     if precision != "auto":
         return precision
@@ -149,7 +146,7 @@ def decide_precision(
     here: Precision = "bf16" if fast_ranks == ranks.size else "fp32"
     if checkpoint is None:
         return here
-    saved = saved_recipe(checkpoint).precision
-    if saved != here:
-        report(f"precision stays {saved}, as the run began; here auto is {here}")
-    return saved
+    kept = saved_recipe(checkpoint).precision
+    if kept != here:
+        report(f"precision stays {kept}, as the run began; auto on this machine is {here}")
+    return kept

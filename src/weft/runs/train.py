@@ -1,4 +1,4 @@
-"""Training from a recipe and its prepared data to a model in a run directory. The same call again
+"""Training: from a recipe and its prepared data to a model in a run directory. The same call
 resumes the run.
 """
 
@@ -27,8 +27,8 @@ OnStart = Callable[[Run, float, int], None]
 
 
 class RunStopped(Exception):
-    """A signal stopped a run before its end; the steps so far are saved, and running it again
-    continues it.
+    """Raised when a signal stops a run before its end. The steps so far are saved; the same call
+    resumes the run.
     """
 
 
@@ -43,25 +43,30 @@ def train(
     on_start: OnStart | None = None,
     code_changed: bool = False,
 ) -> Generator[TrainStep, None, None]:
-    """Train a recipe, or resume it: yield its steps, save checkpoints, and write the model to
-    `<directory>/model` after the last step. A caller may stop at any step, also by the end of the
-    program: the last step is saved.
+    """Train a recipe, or resume its run.
+
+    Yields each step, saves checkpoints, and writes the model to `<directory>/model` after the last
+    step. The caller may stop at any step, also by ending the program; the last step is saved.
 
     Args:
-        recipe: what to train, and on which device.
-        prepared: the data of the recipe, as `weft.prepare(recipe.data)` returns them.
-        directory: of the run (default: runs/<name>).
-        report: takes each line about what happens (default: stderr, on the first rank).
-        validation_progress: called while the run validates, with the number of samples that are
-            done and of all.
-        on_start: called before the first step with the run, the seconds of one step and its tokens.
-        code_changed: continue although a file of the user's own parts has changed since the run
-            began.
+        recipe: the recipe to train, including its device.
+        prepared: the prepared data of the recipe: `weft.prepare(recipe.data)`.
+        directory: the run directory (default: runs/<name>).
+        report: called with each line of output (default: print to stderr on the first rank).
+        validation_progress: called during validation with the number of finished samples and the
+            total (default: not called).
+        on_start: called before the first step with the run, the seconds of one step and its tokens
+            (default: not called).
+        code_changed: resume although a file of user code has changed since the run began
+            (default: False).
+
+    Yields:
+        One `TrainStep` per step.
 
     Raises:
-        ValueError: at the call, for arguments that do not fit together.
-        RunStopped: after Ctrl-C or SIGTERM, once the step at hand is done and saved. The handlers
-            of both signals are those of the caller again by then.
+        ValueError: at the call, for invalid arguments or data of another recipe.
+        RunStopped: after Ctrl-C or SIGTERM, once the current step is done and saved. The signal
+            handlers of the caller are restored by then.
     """
     check_arguments(recipe, prepared)
     place = run_directory(directory, recipe.name)
@@ -77,11 +82,11 @@ def run_steps(
     on_start: OnStart | None,
     code_changed: bool,
 ) -> Generator[TrainStep, None, None]:
-    """Yield the steps of a run; the arguments are those of `train`."""
+    """Yield the steps of a run; `train` describes the arguments."""
     if warning := warmup_warning(recipe.schedule, recipe.steps):
         report(warning)
     with ExitStack() as stack:
-        # Join the other ranks. Copies are entered first: ranks do not wait for each other's.
+        # Join the other ranks. Copies are entered first, since ranks do not wait for each other's.
         saved = recipe.checkpoints
         copies = open_copies(saved.copy_to, saved.keep, recipe.averaged_steps(), place, report)
         if copies is not None:
@@ -120,7 +125,7 @@ def run_steps(
         if log is not None:
             stack.enter_context(log)
         if on_start is not None:
-            # Nothing can be lost yet, so a signal ends it at once
+            # Nothing is unsaved yet, so a signal may end the process at once
             on_start(run, *run.trainer.time_one_step())
         stack.enter_context(stop_on_signal(run.trainer))
         yield from train_and_save(run, saver, log)
@@ -128,10 +133,8 @@ def run_steps(
         # Finish
         step = run.trainer.step
         finished = step == recipe.steps and finish_run(run, place, log, report)
-    if not finished:  # raised once everything is saved, closed and restored
-        raise RunStopped(
-            f"stopped after step {step:,} of {recipe.steps:,}; run it again to continue"
-        )
+    if not finished:  # raised after everything is saved and closed
+        raise RunStopped(f"stopped after step {step:,} of {recipe.steps:,}; run it again to resume")
 
 
 def open_log(run: Run, directory: RunDirectory, report: Report) -> RunLog:
@@ -144,15 +147,15 @@ def open_log(run: Run, directory: RunDirectory, report: Report) -> RunLog:
     return RunLog(directory.path, trainer.step, validated, labels, trackers, report)
 
 
-# The loop
+# Training loop
 
 
 def train_and_save(run: Run, saver: RunSaver, log: RunLog | None) -> Iterator[TrainStep]:
-    """Log each step, validate and save where due, then yield it."""
+    """Log each step, validate and save where due, and yield the step."""
     recipe = run.recipe
     if validation_pending(run):
         log_validation(log, "valid", run.trainer.step, validate_run(run))
-    pause = None  # seconds for which the last save held up training
+    pause = None  # seconds that training waited for the last save
     for event in run.trainer:
         if log is not None:
             log.step(event, pause)
@@ -167,7 +170,7 @@ def train_and_save(run: Run, saver: RunSaver, log: RunLog | None) -> Iterator[Tr
             pause = saver.save()
         try:
             yield event
-        except GeneratorExit:  # the caller has seen enough
+        except GeneratorExit:  # the caller stops the iteration
             saver.save_latest()
             raise
     saver.save_on_all_ranks()

@@ -1,4 +1,4 @@
-"""The validation of a run: at which steps it is due, and the metrics of its sources."""
+"""The validation of a run: its schedule and the metrics per source."""
 
 from collections.abc import Iterator
 from statistics import fmean
@@ -23,8 +23,8 @@ def validation_pending(run: Run) -> bool:
 
 
 def validate_run(run: Run) -> dict[str, float] | None:
-    """Return the validation loss, its terms and the task's metrics; None without validation data,
-    or if interrupted. Of a mixture every source counts the same.
+    """Return the validation loss, its terms and the task's metrics; None without validation data
+    or after an interruption. The sources of a mixture have equal weight.
     """
     valid = run.prepared.valid
     if valid is None:
@@ -55,9 +55,7 @@ def validate_source(run: Run, data: EvaluationData) -> dict[str, float] | None:
 
 
 def validation_works(run: Run, samples: LengthLimitedSamples) -> Iterator[RankBatch]:
-    """Yield this rank's part of every sample, once, and show the progress of the run's
-    validation.
-    """
+    """Yield each sample of this rank once, and report the progress of validation."""
     recipe = run.recipe
     ranks = run.trainer.ranks
     planner = build_planner(recipe.batch, samples, recipe.seed)
@@ -68,8 +66,8 @@ def validation_works(run: Run, samples: LengthLimitedSamples) -> Iterator[RankBa
 
 
 def mean_over_sources(results: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Return what one source gave or, of a mixture, the means over its sources and then each
-    source's own, after its name.
+    """Return the metrics of a single source; for a mixture, the means over the sources followed by
+    each source's metrics, prefixed with its name.
     """
     first, *others = results.values()
     if not others:

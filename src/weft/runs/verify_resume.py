@@ -1,4 +1,4 @@
-"""Proof of exact resume: train the last interval of a run again and compare."""
+"""Verification of exact resume: train the last interval of a run again and compare."""
 
 import time
 from pathlib import Path
@@ -28,21 +28,21 @@ class ResumeCheck(NamedTuple):
 
 
 def reproducible_checkpoints(directory: RunDirectory) -> list[Checkpoint]:
-    """Return the checkpoints of a run; ValueError if one process cannot reproduce them."""
+    """Return the checkpoints of a run; raise ValueError if one process cannot reproduce them."""
     checkpoints = directory.all_checkpoints(lambda line: None, Ranks())
     if not checkpoints:
-        raise ValueError(f"{directory} has no good checkpoint yet; train it first")
+        raise ValueError(f"{directory} has no undamaged checkpoint; train it with weft train")
     if checkpoints[-1].state["world"] > 1:
         raise ValueError(
-            f"{directory} was trained by {checkpoints[-1].state['world']} ranks; one process "
-            "cannot reproduce their sums bit for bit"
+            f"{directory} was trained by {checkpoints[-1].state['world']} ranks, and one process "
+            "cannot reproduce their sums bit for bit; verify a run of one process"
         )
     return checkpoints
 
 
 def validate_as_then(run: Run, validated: int) -> None:
-    """Validate where the run did, up to the step `validated`, if that chooses weights; else it
-    changes nothing.
+    """Validate at the same steps as the run, up to step `validated`, if validation selects
+    weights; otherwise do nothing.
     """
     chooses = isinstance(run.recipe.average, R.BestCheckpoint)
     if chooses and validation_pending(run) and run.trainer.step <= validated:
@@ -50,7 +50,7 @@ def validate_as_then(run: Run, validated: int) -> None:
 
 
 def restored(run: Run, checkpoint: Checkpoint | None, directory: RunDirectory) -> Run:
-    """Continue a run from a checkpoint; None is its beginning."""
+    """Restore a run from a checkpoint; None is the start of the run."""
     if checkpoint is not None:
         check_fingerprints(run, checkpoint, directory)
         restore_state(run, checkpoint)
@@ -64,13 +64,13 @@ def verify_resume(
     progress: Progress = ignore_progress,
 ) -> ResumeCheck:
     """Train the last interval again, from the checkpoint before it, and compare every bit with the
-    newest.
+    newest checkpoint.
 
     Args:
-        directory: of the run.
-        prepared: the data of its recipe.
-        device: that computes (default: that of its recipe).
-        progress: takes the steps done and the steps in all, after each step.
+        directory: the run directory.
+        prepared: the prepared data of its recipe.
+        device: the device to train on (default: that of the recipe).
+        progress: called after each step with the number of steps done and the total.
     """
     started = time.perf_counter()
     place = RunDirectory(directory)
@@ -84,7 +84,7 @@ def verify_resume(
         saved_digest = restored(
             Run(recipe, prepared, ranks, is_new=False), last, place
         ).trainer.digest()
-        # As another process would begin
+        # As at the start of another process
         before = checkpoints[-2] if len(checkpoints) > 1 else None
         run = Run(recipe, prepared, ranks, is_new=before is None)
         restored(run, before, place)
