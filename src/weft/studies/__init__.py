@@ -1,1 +1,1 @@
-"""Studies: many runs that answer one question, started and continued by one runner."""
+"""Studies: runs that answer one question, started and resumed by one runner."""

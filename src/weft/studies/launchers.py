@@ -1,6 +1,4 @@
-"""Launchers start the runs of a study and wait for them: in this process, or in processes of their
-own.
-"""
+"""Launchers start the runs of a study and wait for them, in this process or in child processes."""
 
 import os
 import signal
@@ -19,19 +17,19 @@ from ..training.step import TrainStep
 from ..training.validation import Progress, ignore_progress
 from .runs import State, StudyRun, forget_failure, last_line, record_failure
 
-OUTPUT_FILE = "output.txt"  # what a process of its own prints
+OUTPUT_FILE = "output.txt"  # output of a child process
 POLL_SECONDS = 0.1
 
 
 class RunEvent(NamedTuple):
-    """What happened to a run.
+    """A change of state of a run.
 
     Attributes:
-        run: of the study.
-        state: "running" at its start or a step; else how it ended: "done", "failed", or "waiting"
-            if it was stopped and saved.
-        step: that was taken, where the launcher sees steps.
-        line: the last line of a run that failed.
+        run: the run of the study.
+        state: "running" at its start and at each step; at its end "done", "failed", or "waiting" if
+            it was stopped and saved.
+        step: the completed step, if the launcher observes steps.
+        line: the last line of output of a failed run.
     """
 
     run: StudyRun
@@ -41,25 +39,25 @@ class RunEvent(NamedTuple):
 
 
 class Launcher(Protocol):
-    """Starts runs, as many at a time as it may, and waits until all have ended. A launcher for
-    Slurm arrays or Ray is another class with this method; a run needs only its directory, whose
-    recipe.json is written, and its prepared data.
+    """Starts runs, several at a time if allowed, and waits until all have ended. A launcher for
+    Slurm arrays or Ray is another class with this method; a run needs only its directory with
+    recipe.json and its prepared data.
     """
 
     def launch(self, runs: Sequence[StudyRun]) -> Generator[RunEvent, None, None]:
-        """Yield an event at each start or step, and one when a run ends. Failures are recorded with
-        `record_failure`. Closing the iterator stops all runs, which save their last step.
+        """Yield an event at each start or step, and at the end of each run. Failures are recorded
+        with `record_failure`. Closing the iterator stops all runs, which save their last step.
         """
         ...
 
 
 @dataclass(frozen=True)
 class ThisProcess:
-    """Runs one after the other in this process, with an event per step. An error is recorded, and
-    ends the study as it ends a single run.
+    """Runs one after another in this process, with an event per step. An error is recorded and ends
+    the study.
 
     Args:
-        report: takes each line of a run.
+        report: called with each line of a run.
         validation_progress: called while a run validates.
     """
 
@@ -90,12 +88,12 @@ class ThisProcess:
 
 @dataclass(frozen=True)
 class Processes:
-    """Each run in a process of its own on this machine, which ends with this one. A run that fails
-    is recorded with its last line, and the others continue.
+    """Each run in a child process on this machine. A failed run is recorded with its last line of
+    output, and the others continue.
 
     Args:
-        at_most: number of runs at a time. Each uses `recipe.threads` threads, by default its share
-            of the cores.
+        at_most: the maximum number of concurrent runs. Each uses `recipe.threads` threads, by
+            default its share of the cores.
     """
 
     at_most: int
@@ -106,7 +104,7 @@ class Processes:
 
     @property
     def threads(self) -> int:
-        """The share of the cores of one run."""
+        """The number of threads per run: its share of the cores."""
         return max(1, available_cores() // self.at_most)
 
     def launch(self, runs: Sequence[StudyRun]) -> Generator[RunEvent, None, None]:
@@ -130,31 +128,29 @@ class Processes:
             for process in running:
                 process.wait()
         if stop.stop_requested:
-            raise RunStopped("stopped and saved; run it again to continue")
+            raise RunStopped("stopped and saved; run it again to resume")
 
 
 def launcher_for(
     at_a_time: int, report: Callable[[str], None], validation_progress: Progress = ignore_progress
 ) -> Launcher:
-    """Return what starts so many runs at a time: one in this process, several in processes of their
-    own.
-    """
+    """Return a launcher: in this process for one run at a time, else with child processes."""
     return Processes(at_a_time) if at_a_time > 1 else ThisProcess(report, validation_progress)
 
 
 class StopRequest:
-    """Whether a signal has come."""
+    """A flag that a signal sets."""
 
     stop_requested = False
 
 
 class RunProcess:
-    """A run in a process of its own, with its output in a file of the run's directory. It is the
-    leader of a new session: Ctrl-C reaches it through this process, once.
+    """A run in a child process, with its output in a file of the run directory. The process leads a
+    new session: Ctrl-C reaches it once, through this process.
 
     Args:
-        run: of the study, whose recipe.json is written.
-        threads: of its process, unless the recipe or the environment says another number.
+        run: the run of the study, with its recipe.json written.
+        threads: the number of threads, unless the recipe or the environment sets another number.
     """
 
     def __init__(self, run: StudyRun, threads: int) -> None:
@@ -177,7 +173,7 @@ class RunProcess:
         return self.process.poll() is not None
 
     def terminate(self) -> None:
-        """Ask the run once to save its step and to stop."""
+        """Request once that the run saves its step and stops."""
         if not self.is_terminated:
             self.is_terminated = True
             self.process.terminate()
@@ -186,7 +182,7 @@ class RunProcess:
         self.process.wait()
 
     def end(self) -> RunEvent:
-        """Return the event of its end, recorded if it failed."""
+        """Return the final event, and record a failure."""
         code = self.process.wait()
         if code == 0:
             return RunEvent(self.run, "done")

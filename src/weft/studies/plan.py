@@ -1,4 +1,4 @@
-"""The plan of a search: a suggested recipe, its data prepared, over learning rates and seeds."""
+"""The plan of a search: one recipe with prepared data over learning rates and seeds."""
 
 import re
 from collections import Counter
@@ -21,24 +21,23 @@ from ..recipe.metrics import greater_is_better
 from ..runs.directory import RUNS, RunDirectory
 
 RESULTS_FILE = "tune.json"
-MARK = ".tune"  # an empty file in a folder that a search made
-# on fewer rows than this, several seeds
+MARK = ".tune"  # an empty file that marks the folder of a search
+# Below this number of rows, several seeds run
 SMALL = 10_000
 SEEDS = 3
 
 
 class TunePlan(NamedTuple):
-    """Everything that is decided before the first step. A trial is this recipe with another
-    learning rate and seed.
+    """The plan of a search. Each trial is the recipe with its own learning rate and seed.
 
     Attributes:
-        folder: of the search; each trial has a folder in it.
+        folder: the folder of the search, with a directory per trial.
         summary: one sentence about the data.
         task: the name of the task.
-        recipe: of all trials.
-        prepared: the data of the recipe.
-        learning_rates: to try with the first seed.
-        seeds: number of seeds at the best learning rate.
+        recipe: the recipe of all trials.
+        prepared: the prepared data of the recipe.
+        learning_rates: the rates to try with the first seed.
+        seeds: the number of seeds at the best learning rate.
     """
 
     folder: Path
@@ -70,8 +69,8 @@ class TunePlan(NamedTuple):
 
     @property
     def majority(self) -> dict[str, Any] | None:
-        """The most frequent class of validation and its share of the rows, the accuracy of always
-        answering it; None of rows without a class.
+        """The most frequent class of the validation data and its share, the accuracy of a constant
+        answer; None without classes.
         """
         store = self.prepared.open_part(next(self.prepared.data.parts("valid")))
         if store.meta.labels is None or "label" not in store.shard(0).batch.schema.names:
@@ -90,15 +89,15 @@ class TunePlan(NamedTuple):
 
 
 def prepare_trials(folder: Path, data: R.Data, progress: Any = None) -> PreparedData:
-    """Prepare the data of all trials in the folder of a search, which is ours from now on. No other
-    process searches there meanwhile.
+    """Prepare the data of all trials in the folder of a search and mark the folder. A lock keeps
+    other processes out.
 
     Raises:
         ValueError: if another process uses the folder, or if earlier trials were trained on other
             data.
     """
     with RunDirectory(folder).lock():
-        # A search that is stopped before its first result finds the folder again
+        # A search that stops before its first result finds its folder again
         (folder / MARK).touch()
         try:
             return prepare(replace(data, prepared_folder=str(folder / "prepared")), report=progress)
@@ -106,21 +105,21 @@ def prepare_trials(folder: Path, data: R.Data, progress: Any = None) -> Prepared
             if OTHER not in str(error):
                 raise
             raise ValueError(
-                f"{folder} has trials of other rows; undo the change of the data or --seed, or "
+                f"{folder} has trials on other rows; undo the change of the data or --seed, or "
                 "give another --output"
             ) from None
 
 
 def model_of_unfinished_run(checkpoint: str, folder: Path) -> Path | None:
-    """Return the folder of a model that is exported from the newest checkpoint of a run that is not
-    finished, for all trials in the folder of a search; None for any other checkpoint.
+    """Export the newest checkpoint of an unfinished run into the folder of a search and return the
+    model folder, for all trials; None for any other checkpoint.
     """
     run = local_folder(checkpoint)
     if not (run / "recipe.json").is_file() or model_of_run(run) is not None:
         return None
     start = folder / "start"
     with RunDirectory(folder).lock():
-        # Later the run may have continued
+        # The run may continue during the search
         if not (start / MANIFEST_FILE).exists():
             model = open_model(checkpoint)
             (folder / MARK).touch()
@@ -132,22 +131,20 @@ def model_of_unfinished_run(checkpoint: str, folder: Path) -> Path | None:
 
 
 def default_seeds(prepared: PreparedData) -> int:
-    """Return the number of seeds at the best learning rate: several of few rows, whose results vary
-    more.
+    """Return the number of seeds at the best learning rate: several for small data, whose results
+    vary more.
     """
     return SEEDS if len(prepared.train) < SMALL else 1
 
 
 def tuning_folder(output: str | None, checkpoint: str, data: str) -> Path:
-    """Return the folder of a search (default: runs/<checkpoint>-<data>); ValueError if it holds
-    something else.
+    """Return the folder of a search (default: runs/<checkpoint>-<data>); raise ValueError if it is
+    another run's.
     """
     folder = Path(output or Path(RUNS) / default_run_name(checkpoint, data))
     refuse_strange(folder, MARK, RESULTS_FILE, "recipe.json")
     if (folder / "recipe.json").exists() and not (folder / RESULTS_FILE).exists():
-        raise ValueError(
-            f"{folder} is another run, which would be overwritten; give another --output"
-        )
+        raise ValueError(f"{folder} is another run and would be overwritten; give another --output")
     return folder
 
 

@@ -1,5 +1,5 @@
-"""One run of a study in a process of its own: `python -m weft.studies.process RUN PREPARED PARENT`.
-It exits with 0 when the run is done, and with 75 once it is stopped and saved.
+"""One run of a study in a child process: `python -m weft.studies.process RUN PREPARED PARENT`.
+Exits with 0 when the run is done and with 75 when it is stopped and saved.
 """
 
 import os
@@ -10,7 +10,7 @@ from ..support.processes import die_with_parent
 
 
 def train_directory(directory: Path, prepared: str) -> None:
-    """Train the rest of a run whose recipe.json is written and whose data are prepared.
+    """Train the rest of a run with recipe.json and prepared data.
 
     Raises:
         RunStopped: as `runs.train.train` does.
@@ -29,7 +29,7 @@ def train_directory(directory: Path, prepared: str) -> None:
 
 def main(directory: str, prepared: str, parent: str) -> int:
     die_with_parent()
-    if os.getppid() != int(parent):  # it ended before the line above
+    if os.getppid() != int(parent):  # the parent ended before the line above
         return os.EX_TEMPFAIL
     from ..runs.train import RunStopped
 

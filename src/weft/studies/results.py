@@ -1,4 +1,4 @@
-"""The results of a search: one row per trial, and the best trial as the model of the whole."""
+"""The results of a search: one row per trial, and the best trial's model."""
 
 import json
 import shutil
@@ -22,12 +22,12 @@ Result = dict[str, Any]
 
 class Results:
     """The results of all trials in the folder of a search. Their order does not depend on which
-    trial ends first: those that the table has, those of this call as planned, then others that were
-    found.
+    trial ends first: trials of the table, then planned trials of this call, then others in the
+    folder.
 
     Args:
-        plan: of the trials.
-        report: takes a line about each trial that is left out.
+        plan: the plan of the trials.
+        report: called with a line per omitted trial.
     """
 
     def __init__(self, plan: TunePlan, report: Report) -> None:
@@ -40,21 +40,21 @@ class Results:
         self.failures = list[str]()
 
     def without_known(self, recipes: Sequence[R.Recipe]) -> list[R.Recipe]:
-        """Plan trials; return those that have no result yet."""
+        """Plan trials; return those without a result."""
         self.planned += [recipe.name for recipe in recipes]
         return [recipe for recipe in recipes if recipe.name not in self.known]
 
     def add(self, run: StudyRun, failure: str) -> None:
-        """Add a trial that has ended, and write the table."""
+        """Add a finished or failed trial, and write the table."""
         recipe = run.recipe
         metric = self.plan.metric
         if failure:
             self.failures.append(f"{recipe.name} failed: {failure}")
-            self.report(f"{self.failures[-1]}; left out")
+            self.report(f"{self.failures[-1]}; omitted")
             return
         result = trial_result(run.directory, metric, recipe.optimiser.lr, recipe.seed)
         if result is None:
-            self.report(f"{recipe.name}: no validation gave a finite {metric}; left out")
+            self.report(f"{recipe.name}: no validation has a finite {metric}; omitted")
             return
         self.known[recipe.name] = result
         self.record()
@@ -64,22 +64,21 @@ class Results:
         return [self.known[name] for name in names if name in self.known]
 
     def best(self) -> Result:
-        """Return the best trial; of equal ones, the first."""
+        """Return the best trial; for equal ones, the first."""
         return best_trial(self.in_order(), self.plan)
 
     def best_of_first_seed(self) -> Result:
-        """Return the best trial among those with the first seed: rates are compared at the same
-        one.
-        """
+        """Return the best trial with the first seed: learning rates are compared at the same
+        seed."""
         done = self.in_order()
         if not done:
-            reason = f"no validation gave a finite {self.plan.metric}; give lower --learning-rates"
+            reason = f"no validation has a finite {self.plan.metric}; give lower --learning-rates"
             raise ValueError(f"{self.plan.folder}: {'; '.join(self.failures) or reason}")
         seed = self.plan.recipe.seed
         return best_trial([one for one in done if one["seed"] == seed] or done, self.plan)
 
     def record(self) -> None:
-        """Write the table, and delete the checkpoints of all finished trials but the best."""
+        """Write the table, and delete the checkpoints of all finished trials except the best."""
         best = self.best()
         for one in self.known.values():
             if one is not best:
@@ -99,9 +98,8 @@ def best_trial(done: list[Result], plan: TunePlan) -> Result:
 
 
 def trial_folders(plan: TunePlan) -> list[Path]:
-    """Return the folders that trials of earlier calls may be in. The last one is that of the whole,
-    which has a copy of the best trial: of a trial whose own folder was removed, the only one. A
-    damaged copy is made again.
+    """Return the folders that may contain trials of earlier calls. The last one is the search
+    folder, which has a copy of the best trial, possibly the only one. A damaged copy is replaced.
     """
     folders = sorted(plan.folder.glob("trial-*"))
     with suppress(ValueError, OSError):
@@ -111,9 +109,7 @@ def trial_folders(plan: TunePlan) -> list[Path]:
 
 
 def recorded_trials(plan: TunePlan) -> dict[str, Result]:
-    """Return the trials in the table of results by name; none if the table is missing or
-    damaged.
-    """
+    """Return the trials in the results table by name; empty if it is missing or damaged."""
     try:
         trials = json.loads((plan.folder / RESULTS_FILE).read_text())["trials"]
         return {one["trial"]: one for one in trials if isinstance(one[plan.metric], int | float)}
@@ -144,7 +140,7 @@ def finished_trials(
 
 
 def trial_result(folder: Path, metric: str, lr: float, seed: int) -> Result | None:
-    """Return the best of a finished trial; None where nothing finite was measured."""
+    """Return the best result of a finished trial; None without a finite metric."""
     lines = read_log(folder / "log.jsonl")
     best = next((line["best"] for line in reversed(lines) if "best" in line), None)
     if best is None:
@@ -183,9 +179,9 @@ def results_table(plan: TunePlan, done: list[Result]) -> dict[str, Any]:
 
 
 def publish_best(plan: TunePlan, trial: str) -> None:
-    """Copy a trial's model, log and recipe up: the folder then opens like any finished run. If it
-    has them already, it stays as it is. The curve, which marks a run as finished, goes first and
-    comes last: a call that was killed in between is repaired by the next one.
+    """Copy a trial's model, log and recipe to the search folder, which then opens like a finished
+    run. An existing copy is kept. The curve, which marks a run as finished, is removed first and
+    written last, so that the next call repairs an interrupted copy.
     """
     best = plan.folder / trial
     if is_published(plan, trial):
@@ -205,7 +201,7 @@ def publish_best(plan: TunePlan, trial: str) -> None:
 
 
 def is_published(plan: TunePlan, trial: str) -> bool:
-    """Return whether the folder has an undamaged copy of this trial."""
+    """Return whether the search folder has an undamaged copy of this trial."""
     if not is_finished(plan.folder) or plan.folder not in trial_folders(plan):
         return False
     same = R.recipe_of_run(plan.folder).name == trial

@@ -1,4 +1,4 @@
-"""The runner of a study: all its runs, round by round, continued wherever they were stopped."""
+"""The runner of a study: all runs, in rounds, resumed where they stopped."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -15,22 +15,23 @@ from .runs import StudyRun, check_begun, is_done
 def run_all(
     study: RunDirectory, rounds: Iterable[Sequence[StudyRun]], launcher: Launcher
 ) -> Iterator[RunEvent]:
-    """Run what is not done yet of each round. The next round is asked for when all runs of one have
-    ended, so that a generator decides by their results which runs follow: none, further seeds of
-    the best arm, or those that survive. The same call again continues a study that was stopped or
-    killed, and tries its failed runs again.
+    """Run the unfinished runs of each round.
+
+    The next round is requested when all runs of one have ended, so that a generator can select runs
+    by the results: none, further seeds of the best arm, or the survivors. The same call resumes a
+    stopped or killed study and repeats its failed runs.
 
     Args:
-        study: folder of the study, locked until the end; each run has its own directory in it.
-        rounds: the runs, in as many rounds as there are decisions.
-        launcher: what starts them.
+        study: the folder of the study, locked until the end; each run has its directory in it.
+        rounds: the runs, in one round per decision.
+        launcher: starts the runs.
 
     Yields:
-        The events of the launcher. Those of ends come in the order of the runs, also of runs that
-        were done already, so that a result does not depend on which run is faster.
+        The events of the launcher. Final events come in the order of the runs, including runs that
+        were done before, so that a result does not depend on the speed of a run.
 
     Raises:
-        RunStopped: if a run was stopped, whose result is missing for a decision.
+        RunStopped: if a run was stopped, so that its result is missing for a decision.
     """
     with study.lock():
         for runs in rounds:
@@ -40,7 +41,7 @@ def run_all(
             for run in rest:
                 check_begun(run)
             for run in rest:
-                # From now on whoever reads the directories sees that it waits
+                # From here on, readers of the directory see the state "waiting"
                 make_folder(run.directory)
                 RunDirectory(run.directory).store(run.recipe, ignore_message)
             with closing(launcher.launch(rest)) as events:
@@ -50,7 +51,7 @@ def run_all(
 def ends_in_order(
     runs: Sequence[StudyRun], done: Iterable[RunEvent], events: Iterable[RunEvent]
 ) -> Iterator[RunEvent]:
-    """Yield events, each end after the ends of all runs before it."""
+    """Yield events, each final event after those of all preceding runs."""
     ends = {event.run.directory: event for event in done}
     left = list(runs)
     yield from pop_ended(left, ends)
@@ -66,7 +67,5 @@ def pop_ended(left: list[StudyRun], ends: dict[Path, RunEvent]) -> Iterator[RunE
     while left and left[0].directory in ends:
         event = ends[left.pop(0).directory]
         if event.state == "waiting":
-            raise RunStopped(
-                f"{event.run.directory} is stopped and saved; run it again to continue"
-            )
+            raise RunStopped(f"{event.run.directory} is stopped and saved; run it again to resume")
         yield event

@@ -1,4 +1,4 @@
-"""One run of a study, and its state as any process reads it from the run's directory."""
+"""One run of a study, and its state as read from the run directory."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,12 +17,12 @@ State = Literal["waiting", "running", "done", "failed"]
 
 
 class StudyRun(NamedTuple):
-    """A run of a study: an ordinary run, which `weft train DIRECTORY` would continue.
+    """A run of a study: an ordinary run, which `weft train DIRECTORY` resumes.
 
     Attributes:
-        directory: of the run.
-        recipe: what is trained.
-        prepared: the data of the recipe, which runs may share.
+        directory: the run directory.
+        recipe: the recipe to train.
+        prepared: the prepared data of the recipe, which runs may share.
     """
 
     directory: Path
@@ -31,8 +31,8 @@ class StudyRun(NamedTuple):
 
 
 class RunState(NamedTuple):
-    """The state of a run: waiting for its start or for its next one, running, done, or failed with
-    its last line.
+    """The state of a run: waiting (not started, or stopped), running, done, or failed with its last
+    line of output.
     """
 
     name: str
@@ -41,8 +41,8 @@ class RunState(NamedTuple):
 
 
 def study_states(study: Path) -> list[RunState]:
-    """Return the states of all runs of a study by name. The directories of the runs are the only
-    record, and a killed run holds its lock no longer.
+    """Return the states of all runs of a study by name, from the run directories and their locks.
+    A killed run no longer holds its lock.
     """
     return [run_state(path.parent) for path in sorted(study.glob("*/recipe.json"))]
 
@@ -58,14 +58,14 @@ def run_state(directory: Path) -> RunState:
 
 
 def is_done(run: StudyRun) -> bool:
-    """Return whether a run is finished with its recipe and its model is undamaged."""
+    """Return whether a run is finished with its recipe and has an undamaged model."""
     if not has_model(run.directory):
         return False
     return not recipe_differences(R.recipe_of_run(run.directory), run.recipe)
 
 
 def has_model(directory: Path) -> bool:
-    """Return whether a run is finished and its model is undamaged."""
+    """Return whether a run is finished and has an undamaged model."""
     model = directory / "model"
     if not is_finished(directory) or not model.is_dir():
         return False
@@ -82,18 +82,18 @@ def refuse_differences(
     differences: Iterable[tuple[str, Any]],
     options: dict[str, str] | None = None,
 ) -> None:
-    """Raise ValueError if a run was begun with a recipe that another one cannot continue.
+    """Raise ValueError if a run was started with an incompatible recipe.
 
     Args:
-        directory: of the run.
-        differences: between the two, as `recipe_differences` returns them.
-        options: what the user sets a field of the recipe with, by the field.
+        directory: the run directory.
+        differences: the differences of the recipes, from `recipe_differences`.
+        options: the option that sets a recipe field, by field.
     """
     for name, before in differences:
         option = (options or {}).get(name)
         change = f"the change of {option}" if option else "the change"
         raise ValueError(
-            f"{directory} was begun with another recipe: {name} was {before!r}; "
+            f"{directory} was started with another recipe: {name} was {before!r}; "
             f"undo {change}, or give another --output"
         )
 
@@ -109,7 +109,7 @@ def check_begun(run: StudyRun) -> None:
 
 
 def record_failure(directory: Path, line: str) -> None:
-    """Record the last line of a run that failed, until it starts again."""
+    """Record the last line of output of a failed run, until it starts again."""
     write_atomically(directory / FAILURE_FILE, f"{line}\n".encode())
 
 
@@ -118,7 +118,7 @@ def forget_failure(directory: Path) -> None:
 
 
 def last_line(path: Path) -> str:
-    """Return the last line of a text file that is not empty; "" without one."""
+    """Return the last non-empty line of a text file, or ""."""
     if not path.is_file():
         return ""
     lines = path.read_text("utf-8", errors="replace").split("\n")

@@ -17,7 +17,7 @@ from .results import Results, publish_best, trial_folders
 from .runner import run_all
 from .runs import StudyRun, has_begun, refuse_differences
 
-# of weft tune, by what they set in the recipe of a trial
+# Options of weft tune by the recipe field that they set
 OPTIONS = {
     "steps": "--epochs",
     "eval_every": "--evals-per-epoch",
@@ -33,9 +33,9 @@ class TrialStep(NamedTuple):
     """A step of a trial.
 
     Attributes:
-        number: of the trial, from 1.
-        best: validation so far in this trial.
-        seconds_left: of all trials.
+        number: the number of the trial, from 1.
+        best: the best validation so far in this trial.
+        seconds_left: the estimated seconds left for all trials.
     """
 
     number: int
@@ -49,17 +49,17 @@ class TrialStep(NamedTuple):
 def run_trials(
     plan: TunePlan, report: Report, launcher: Launcher | None = None
 ) -> Iterator[TrialStep]:
-    """Run the trials of a plan that are not done; the best of all trials in the folder, those of
-    earlier calls included, becomes the model of the folder.
+    """Run the unfinished trials of a plan. The best trial in the folder, from this or earlier
+    calls, becomes the model of the folder.
 
     Args:
-        plan: of the trials.
-        report: takes each line about what happens.
-        launcher: what starts the trials (default: one after the other in this process, which yields
-            each step).
+        plan: the plan of the trials.
+        report: called with each line of output.
+        launcher: starts the trials (default: one after another in this process, which yields each
+            step).
 
     Raises:
-        RunStopped: as `runs.train.train` does.
+        RunStopped: see `runs.train.train`.
     """
     folder = RunDirectory(plan.folder)
     with folder.lock():
@@ -73,7 +73,7 @@ def run_trials(
 
 
 def trial_rounds(plan: TunePlan, results: Results, report: Report) -> Iterator[list[StudyRun]]:
-    """First every learning rate with the first seed, then the best one with further seeds (BERT,
+    """Yield each learning rate with the first seed, then the best one with further seeds (BERT,
     arXiv:1810.04805, section 4.1).
     """
 
@@ -89,14 +89,14 @@ def trial_rounds(plan: TunePlan, results: Results, report: Report) -> Iterator[l
     if further and best["lr"] not in plan.learning_rates:
         report(
             f"{best['trial']} of an earlier call is the best with seed {best['seed']} "
-            f"({plan.metric} {best[plan.metric]:.4f}), "
-            f"so further seeds use its learning rate {best['lr']:g}"
+            f"({plan.metric} {best[plan.metric]:.4f}); "
+            f"further seeds use its learning rate {best['lr']:g}"
         )
     yield further
 
 
 def check_existing_trials(plan: TunePlan, report: Report) -> None:
-    """Build every recipe once, so that a wrong learning rate or a trial of other settings is
+    """Build every recipe once, so that an invalid learning rate or a trial with other settings is
     reported before the first step.
     """
     for rate in plan.learning_rates:
@@ -113,8 +113,8 @@ def check_existing_trials(plan: TunePlan, report: Report) -> None:
 def trial_steps(
     plan: TunePlan, results: Results, events: Iterable[RunEvent], report: Report
 ) -> Iterator[TrialStep]:
-    """Add the trials that end to the results, and yield the steps of the others, or report that
-    they run where no step is seen.
+    """Add finished trials to the results; yield the steps of the others, or report that they run if
+    their steps are not observed.
     """
     pace = TimeEstimate((len(plan.learning_rates) + plan.seeds - 1) * plan.recipe.steps)
     trial = ""
@@ -124,8 +124,7 @@ def trial_steps(
         if step is None:
             if state == "running":
                 report(
-                    f"{recipe.name} runs in a process of its own; progress: weft status "
-                    f"{run.directory}"
+                    f"{recipe.name} runs in a child process; progress: weft status {run.directory}"
                 )
             else:
                 results.add(run, line)
@@ -139,7 +138,7 @@ def trial_steps(
 
 
 class TimeEstimate:
-    """Time left, extrapolated from the steps of this process."""
+    """Estimate of the time left, from the steps of this process."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -152,7 +151,7 @@ class TimeEstimate:
 
 
 def best_so_far(folder: Path, plan: TunePlan) -> float | None:
-    """Return the best validation so far."""
+    """Return the best validation score so far."""
     lines = read_log(folder / "log.jsonl")
     validations = [line["valid"] for line in lines if "valid" in line]
     values = [metrics[plan.metric] for metrics in validations if plan.metric in metrics]

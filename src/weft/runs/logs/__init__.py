@@ -1,1 +1,1 @@
-"""The log of a run: written, read, drawn, compared, and sent to trackers."""
+"""The log of a run: writing, reading, plotting, comparison and experiment trackers."""

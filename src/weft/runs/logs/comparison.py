@@ -1,5 +1,5 @@
-"""Several runs beside each other: their curves in one picture, runs that differ in nothing but the
-seed as one with an interval.
+"""Comparison of runs: their curves in one plot; runs that differ only in the seed form one curve
+with a confidence interval.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from ...support.values import differing_fields
 from .curve import Points, downsample, running_mean
 from .log import read_log
 
-# 97.5 % points of Student's t by degrees of freedom; beyond, those of the normal distribution are
-# near enough
+# 97.5 % quantiles of Student's t by degrees of freedom; the normal distribution approximates the
+# rest
 STUDENT_T = (
     12.706,
     4.303,
@@ -46,8 +46,8 @@ COLOURS = ("#1f5fa8", "#c2410c", "#15803d", "#7e22ce", "#b45309", "#0e7490", "#b
 
 
 class Curve(NamedTuple):
-    """A quantity over the steps: the mean over runs, and half the width of its 95 % interval; None
-    for one run.
+    """A quantity over the steps: the mean over runs, and half the width of its 95 % interval, which
+    is None for one run.
     """
 
     step_N: np.ndarray
@@ -66,7 +66,7 @@ class RunGroup(NamedTuple):
 
 
 def compare_runs(folders: Sequence[Path]) -> list[RunGroup]:
-    """Read the logs of runs, and group those whose recipes differ in nothing but seed and name.
+    """Read the logs of runs, and group runs whose recipes differ only in seed and name.
 
     Raises:
         ValueError: for a folder without a log, or one given twice.
@@ -75,11 +75,11 @@ def compare_runs(folders: Sequence[Path]) -> list[RunGroup]:
     recipes = dict[Path, R.Recipe | None]()
     repeated = [folder for i, folder in enumerate(folders) if folder in folders[:i]]
     if repeated:
-        raise ValueError(f"{repeated[0]} is given twice; name each run once")
+        raise ValueError(f"{repeated[0]} is given twice; give each run once")
     for folder in folders:
         lines = read_log(folder / "log.jsonl")
         if not lines:
-            raise ValueError(f"{folder} has no log; give the folder of a run, such as runs/bert")
+            raise ValueError(f"{folder} has no log; give a run directory, such as runs/bert")
         recipe = recipes[folder] = recipe_without_seed(folder)
         key = folder if recipe is None else recipe.to_json()
         groups.setdefault(key, []).append((folder, read_series(lines)))
@@ -101,8 +101,8 @@ def compare_runs(folders: Sequence[Path]) -> list[RunGroup]:
 
 
 def count_seeds(folders: Sequence[Path]) -> str:
-    """Return how many seeds the runs of one recipe have; runs of the same seed are no sample of
-    their own.
+    """Return a text with the number of seeds among the runs of one recipe; runs with the same seed
+    are not independent samples.
     """
     if len(folders) < 2:
         return ""
@@ -113,15 +113,15 @@ def count_seeds(folders: Sequence[Path]) -> str:
 
 
 def gather(members: list[tuple[Path, dict[str, Points]]]) -> dict[str, list[Points]]:
-    """Of each quantity that every run of a group has, the points of each."""
+    """Return the points per run for each quantity that all runs of a group have."""
     first, *others = (series for _, series in members)
     shared = [name for name in first if all(name in series for series in others)]
     return {name: [series[name] for _, series in members] for name in shared}
 
 
 def recipe_without_seed(folder: Path) -> R.Recipe | None:
-    """Return what runs of the same recipe share; None for a run without a readable one, which
-    stands alone.
+    """Return the recipe without seed and name; None if it is missing or unreadable, so that the run
+    forms its own group.
     """
     try:
         recipe = R.recipe_of_run(folder)
@@ -131,8 +131,8 @@ def recipe_without_seed(folder: Path) -> R.Recipe | None:
 
 
 def differing_settings(groups: Sequence[RunGroup]) -> dict[str, tuple[Any, ...]]:
-    """Return the fields in which the recipes of groups differ, with the value of each group; {}
-    unless all can be read.
+    """Return the fields in which the recipes of groups differ, with the value of each group; empty
+    unless all recipes are readable.
     """
     recipes = [group.recipe for group in groups]
     if any(recipe is None for recipe in recipes):
@@ -141,7 +141,7 @@ def differing_settings(groups: Sequence[RunGroup]) -> dict[str, tuple[Any, ...]]
 
 
 def read_series(lines: Sequence[dict[str, Any]]) -> dict[str, Points]:
-    """Every quantity of a log over the steps; a step that was skipped has none."""
+    """Return each quantity of a log over the steps, without skipped steps."""
     steps = [line for line in lines if "loss" in line and not line.get("skipped_reason")]
     series: dict[str, Points] = {
         label: [(line["step"], line[key]) for line in steps if line.get(key) is not None]
@@ -160,8 +160,8 @@ def read_series(lines: Sequence[dict[str, Any]]) -> dict[str, Points]:
 
 
 def mean_curve(runs: Sequence[Points], smooth: bool) -> Curve:
-    """The mean at the steps that all runs have, each smoothed before, with its 95 % interval by
-    Student's t.
+    """Return the mean at the steps that all runs have, after smoothing each run, with its 95 %
+    interval by Student's t.
     """
     curves = [dict(running_mean(points) if smooth else points) for points in runs]
     steps = sorted(set(curves[0]).intersection(*curves[1:]))
@@ -177,8 +177,8 @@ def student_t(freedom: int) -> float:
 
 
 def last_values(group: RunGroup, quantity: str) -> tuple[float, float | None] | None:
-    """The last value, its mean over runs, and half the width of its interval; None for a quantity
-    that is not logged.
+    """Return the last value, averaged over runs, and half the width of its interval; None if the
+    quantity is not logged.
     """
     if quantity not in group.series:
         return None
@@ -190,15 +190,15 @@ def last_values(group: RunGroup, quantity: str) -> tuple[float, float | None] | 
 
 
 def quantities(groups: Sequence[RunGroup]) -> list[str]:
-    """All that the runs log, losses first."""
+    """Return the names of all logged quantities, losses first."""
     names = dict.fromkeys(name for group in groups for name in group.series)
     first = [name for name in ("training loss", "validation loss") if name in names]
     return [*first, *(name for name in names if name not in first)]
 
 
 def distinct_quantities(groups: Sequence[RunGroup]) -> list[str]:
-    """All quantities but those that repeat an earlier one in every run, such as the only term of a
-    loss.
+    """Return all quantities except those that equal an earlier one in every run, such as the only
+    term of a loss.
     """
 
     def repeats(name: str, other: str) -> bool:
@@ -218,13 +218,13 @@ def distinct_quantities(groups: Sequence[RunGroup]) -> list[str]:
 def draw_comparison(
     groups: Sequence[RunGroup], path: str | Path, names: Sequence[str] = ()
 ) -> None:
-    """Draw every quantity in a panel of its own, a colour per group, intervals as bands; the
-    training loss of each run is thin.
+    """Plot each quantity in its own panel, one colour per group, with intervals as bands; the
+    training loss of single runs is thin.
 
     Args:
-        groups: of `compare_runs`.
-        path: .png, .svg or .pdf.
-        names: quantities to draw (default: all distinct ones).
+        groups: the result of `compare_runs`.
+        path: the image file: .png, .svg or .pdf.
+        names: the quantities to plot (default: all distinct ones).
     """
     from ...observe.figure import check_picture, new_figure
 

@@ -33,7 +33,7 @@ class Panel(NamedTuple):
 def curve(
     lines: Iterable[dict[str, Any]], title: str, unit: str = "nats", metric: str | None = None
 ) -> str:
-    """Draw the training loss (thin), its running mean, the validation loss, and the selected
+    """Plot the training loss (thin), its running mean, the validation loss, and the selected
     weights at their step.
     """
     lines = list(lines)
@@ -82,8 +82,8 @@ def curve(
 
 
 def validation_series(lines: list[dict[str, Any]], name: str) -> dict[str, Points]:
-    """Return the validation metrics by `name`; the best weights are those of an earlier step, which
-    their line names.
+    """Return the validation metrics called `name`; the line of the best weights names their earlier
+    step.
     """
     series = {
         label: [
@@ -103,7 +103,7 @@ def x_position(step: float, last: int) -> float:
 def draw_panel(panel: Panel, top: float, last: int) -> list[str]:
     values = sorted(y for points in panel.series.values() for _, y in points)
     low: float = min(values[0], 0.0) if "lr" in panel.series else values[0]
-    # these may leave the picture
+    # Outliers may exceed the plot
     spikes = int(len(values) * 0.005) if "training" in panel.series else 0
     high: float = max(values[-1 - spikes], low + 1e-9)
 
@@ -120,7 +120,7 @@ def draw_panel(panel: Panel, top: float, last: int) -> list[str]:
         f'<text x="{LEFT - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>'
         for v in ticks(low, high, 6 if panel.high > 100 else 2)
     ]
-    # where curves seldom are
+    # Curves are rare in this corner
     legend = (
         top + 14 if "training" in panel.series else top + panel.high + 11 - 17 * len(panel.series)
     )
@@ -165,7 +165,7 @@ def downsample(points: Points, limit: int = 600) -> Points:
 
 
 def ticks(low: float, high: float, limit: int = 6) -> list[float]:
-    """Return about five round numbers between two, as axis ticks."""
+    """Return about five round numbers in a range, as axis ticks."""
     unit = 10 ** floor(log10(max(high - low, 1e-9) / 4))
     step = next(unit * m for m in (1, 2, 5, 10, 20, 50) if (high - low) / (unit * m) <= limit)
     first = -(-low // step)

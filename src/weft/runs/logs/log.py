@@ -1,4 +1,4 @@
-"""The log of a run: JSON lines, one per step, complete after a kill; and its curve."""
+"""The log of a run: JSON lines, one per step, complete after a kill, and its curve."""
 
 import os
 from functools import partial
@@ -19,25 +19,26 @@ from .loggers import KINDS, NOTHING, Line, LineKey, LogStart, LogWriters, detach
 
 
 class LogLabels(NamedTuple):
-    """What the numbers of a log are called."""
+    """The unit and the metric name of a log."""
 
-    unit: str = "tokens"  # what the run reads
+    unit: str = "tokens"  # unit of the samples
     loss_unit: str = "nats"
     metric: str | None = None
 
 
 class RunLog:
-    """The log of a run. Lines after the checkpoint that a run resumes from will be written again,
-    so they are removed first; so are the metrics of its very step, unless the checkpoint records
-    them.
+    """The log of a run.
+
+    Lines after the checkpoint that a run resumes from are removed first, since they are written
+    again; so are the metrics of its own step unless the checkpoint contains them.
 
     Args:
-        folder: of the run.
-        step: after which the run continues.
-        validated: the last step whose validation the checkpoint records.
-        labels: of its numbers.
-        trackers: get each line too.
-        report: takes a line about what is damaged or missing.
+        folder: the run directory.
+        step: the step after which the run resumes.
+        validated: the last step whose validation the checkpoint contains.
+        labels: the names of the logged quantities.
+        trackers: the experiment trackers, which also receive each line.
+        report: called with a line about damaged or missing lines.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class RunLog:
             self.path.touch()
             mark_unfinished(folder)
             last = truncate_log(self.path, step, validated, report)
-            self.file = self.path.open("ab", buffering=0)  # an error names its own line
+            self.file = self.path.open("ab", buffering=0)  # so that errors name their line
         self.writers.resume(last, partial(read_log, self.path))
 
     def __enter__(self) -> "RunLog":
@@ -79,18 +80,18 @@ class RunLog:
         text = memoryview(format_line(line))
         with named_os_errors(self.path):
             while text:
-                text = text[self.file.write(text) :]  # may be less than requested
+                text = text[self.file.write(text) :]  # may write less than requested
         self.writers.write(line)
 
     def sync(self) -> None:
-        """Sync every line to disk, as the checkpoint that follows will be."""
+        """Sync all lines to disk, before a checkpoint."""
         with named_os_errors(self.path):
             sync_handle(self.file.fileno())
         self.writers.flush()
 
     def step(self, e: TrainStep, checkpoint_seconds: float | None = None) -> None:
-        """Write the line of a step; `checkpoint_seconds`: for how long saving a checkpoint held it
-        up.
+        """Write the line of a step; `checkpoint_seconds` is the time that training waited for a
+        checkpoint.
         """
         more: dict[str, Any] = {self.labels.unit: e.tokens}
         if e.skipped_reason:
@@ -111,12 +112,12 @@ class RunLog:
         )
 
     def validation(self, step: int, name: str, terms: dict[str, float]) -> None:
-        """Write the line of a validation without NaN and infinity, which JSON cannot hold."""
+        """Write the line of a validation without NaN and infinity, which JSON cannot represent."""
         self.write(step=step, **{name: {key: v for key, v in terms.items() if isfinite(v)}})
 
     def finish(self) -> None:
-        """Record which model and log the run ended with, and write the curve, which also marks the
-        run as finished.
+        """Record the hashes of the final model and log, and write the curve, which marks the run as
+        finished.
         """
         self.sync()
         write_finished(self.folder)
@@ -126,7 +127,7 @@ class RunLog:
 
 
 def finite_or_none(number: float) -> float | None:
-    """Return None for NaN and infinity, which JSON cannot hold."""
+    """Return None for NaN and infinity, which JSON cannot represent."""
     return number if isfinite(number) else None
 
 
@@ -135,38 +136,37 @@ def is_finished(folder: Path) -> bool:
 
 
 def mark_unfinished(folder: Path) -> None:
-    """Remove what marks a run as finished, before its model or its log changes."""
+    """Remove the mark of a finished run before its model or log changes."""
     for name in (CURVE, FINISHED_FILE):
         (folder / name).unlink(missing_ok=True)
 
 
 def check_log(folder: Path, report: Report) -> None:
-    """Report damaged lines, and whether the log of a finished run is as the run wrote it."""
+    """Report damaged lines, and whether a finished run's log was changed."""
     path = folder / "log.jsonl"
     problems = list[str]()
     read_log(path, problems.append)
     recorded = read_finished(folder).get("log")
     if recorded is not None and not (path.is_file() and file_identity(str(path)) == recorded):
-        problems = problems or [
-            f"{path} is not as the run wrote it when it finished; its model is complete"
-        ]
+        problems = problems or [f"{path} changed since the run finished; its model is complete"]
     for line in problems:
         report(line)
 
 
 # Reading
 
-LONG = 1 << 22  # bytes of a log that is read whole
-PART = 1 << 18  # and of the end of a longer one
-# and of the blocks that stand for all of it
+LONG = 1 << 22  # bytes; a smaller log is read completely
+PART = 1 << 18  # bytes at the end of a longer log
+# Bytes and number of the sampled blocks
 BLOCK = 1 << 12
 BLOCKS = 64
 
 
 def truncate_log(path: Path, step: int, validated: int, report: Report) -> LineKey:
-    """Remove all lines after `step`; return what the last one was. Report which lines are damaged,
-    and whether some up to `step` are missing: the checkpoint has the state of a run, so the run
-    continues.
+    """Remove all lines after `step`; return the key of the last one.
+
+    Reports damaged lines and missing lines up to `step`. The run continues, since the checkpoint
+    contains its state.
     """
     last = NOTHING
     kept = NOTHING
@@ -192,7 +192,7 @@ def truncate_log(path: Path, step: int, validated: int, report: Report) -> LineK
 
 
 def stays(line: Line, step: int, validated: int) -> bool:
-    """Return whether a line remains when a run continues after `step`."""
+    """Return whether a line is kept when a run resumes after `step`."""
     if line["step"] != step:
         return bool(line["step"] < step)
     if "valid" in line:
@@ -201,26 +201,26 @@ def stays(line: Line, step: int, validated: int) -> bool:
 
 
 def missing(last: LineKey, step: int, validated: int) -> str:
-    """Describe which lines up to a checkpoint are missing from the end of a log, if any."""
+    """Describe the lines before a checkpoint that are missing at the end of a log, if any."""
     if max(last[0], 0) < step:
         lines = f"steps {max(last[0], 0) + 1:,} to {step:,} are"
     elif validated == step and step and last < (step, KINDS.index("valid")):
         lines = f"the validation of step {step:,} is"
     else:
         return ""
-    return f"{lines} missing; training continues after step {step:,}, from the checkpoint"
+    return f"{lines} missing; training resumes after step {step:,} from the checkpoint"
 
 
 class LogEnd(NamedTuple):
-    """Where a log ends at a step."""
+    """The end of a log at a step."""
 
     size: int  # bytes up to there
     last: LineKey  # the last line of the whole log
 
 
 def find_end(path: Path, step: int) -> LogEnd:
-    """Find the end of the lines up to `step`, reading from the end, so that a long log costs no
-    more.
+    """Find the end of the lines up to `step`, reading backwards, so that the cost does not depend
+    on the size of the log.
     """
     last = NOTHING
     if path.stat().st_size == 0:
@@ -239,13 +239,13 @@ def find_end(path: Path, step: int) -> LogEnd:
 
 
 def lines_until(path: Path, step: int) -> bytes:
-    """Return the log as it was when a step was saved."""
+    """Return the log as of a saved step."""
     with path.open("rb") as file:
         return file.read(find_end(path, step).size)
 
 
 def restore_log(path: Path, step: int, copied: bytes) -> None:
-    """Take a copy of the log, unless the one that is here reaches the step."""
+    """Use a copy of the log unless the local log reaches the step."""
     last = find_end(path, step).last if path.exists() else NOTHING
     if copied and last[0] < step:
         detach_trackers(path.parent, last)
@@ -253,8 +253,8 @@ def restore_log(path: Path, step: int, copied: bytes) -> None:
 
 
 def tell(path: Path, damaged: list[tuple[list[int], str]], missing: str, report: Report) -> None:
-    """Report in one line which lines are damaged or foreign, what was done with them, and what is
-    missing.
+    """Report in one line which lines are damaged or foreign, how they were handled, and which lines
+    are missing.
     """
     parts = []
     for numbers, did in damaged:
@@ -269,9 +269,8 @@ def tell(path: Path, damaged: list[tuple[list[int], str]], missing: str, report:
 
 
 def read_log(path: Path, report: Report = lambda line: None) -> list[dict[str, Any]]:
-    """Return all complete lines. A kill may have cut the last one; other damaged lines are
-    reported.
-    """
+    """Return all complete lines. A kill may truncate the last one; other damaged lines are
+    reported."""
     if not path.exists():
         return []
     lines = []
@@ -287,11 +286,11 @@ def read_log(path: Path, report: Report = lambda line: None) -> list[dict[str, A
 
 
 class Excerpt(NamedTuple):
-    """As much of a log as `weft status` needs, read fast however long the log is."""
+    """The part of a log that `weft status` needs, in constant time."""
 
-    lines: list[dict[str, Any]]  # the last ones, and those up to the last validation
-    sample: list[dict[str, Any]]  # those that stand for all
-    whole: bool  # are these all there are?
+    lines: list[dict[str, Any]]  # the last lines, back to the last validation
+    sample: list[dict[str, Any]]  # a sample of all lines
+    whole: bool  # whether `lines` is the whole log
 
 
 def excerpt(path: Path, report: Report) -> Excerpt:
@@ -315,7 +314,7 @@ def excerpt(path: Path, report: Report) -> Excerpt:
 
 
 def lines_at(file: BinaryIO, start: int, count: int) -> list[dict[str, Any]]:
-    """Return the complete lines in a part of a file."""
+    """Return the complete lines in a byte range of a file."""
     file.seek(max(0, start))
     text = file.read(count).split(b"\n")
     parsed = map(parse, text[start > 0 : -1])

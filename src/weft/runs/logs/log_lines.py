@@ -1,5 +1,5 @@
-"""The lines of a log: JSON objects, each with a checksum of its own bytes. Lines of earlier
-versions have none.
+"""The lines of a log: JSON objects, each with a checksum of its own bytes, which lines of earlier
+versions lack.
 """
 
 import json
@@ -9,7 +9,7 @@ from zlib import crc32
 
 from .loggers import KINDS, Line, LineKey, line_key
 
-VALIDATION_KEYS = KINDS[1:]  # what a line beside those of steps holds
+VALIDATION_KEYS = KINDS[1:]  # kinds of lines other than steps
 NUMBERS = ("loss", "grad_norm", "lr", "seconds", "data_seconds", "tokens", "images")
 CHECKSUM = b', "checksum": "'  # of all bytes before it, in hexadecimal
 
@@ -53,12 +53,12 @@ class LogLine(NamedTuple):
     number: int  # from 1
     end: int  # bytes up to its end
     line: Line | None
-    damaged: bool  # or foreign, or there already; a last line that a kill has cut is not
+    damaged: bool  # or foreign or repeated; False for a truncated last line
 
 
 def scan(file: BinaryIO) -> Iterator[LogLine]:
-    """Read a log from its beginning. After the first line with a checksum each line has one, and
-    none comes twice.
+    """Read a log from its start. After the first line with a checksum, each line must have one, and
+    no line may repeat.
     """
     keys = set[LineKey]()
     end = 0

@@ -1,5 +1,5 @@
-"""Experiment trackers. Each gets the numbers of a line once it is in log.jsonl; none of them can
-change or end a run.
+"""Experiment trackers. Each receives the values of a line after it is in log.jsonl; no tracker can
+change or stop a run.
 """
 
 import json
@@ -18,19 +18,19 @@ from ...support.extras import install_extra
 from ...support.registry import implementation
 from ...support.storage import write_atomically
 
-RECORD = "loggers.json"  # the id by which each tracker knows a run, and its last line
+RECORD = "loggers.json"  # the id of the run per tracker, and its last line
 KINDS = ("loss", "valid", "averaged", "best")  # the order of the lines of one step
 Line = dict[str, Any]
-LineKey = tuple[int, int]  # the step, and the line's place in KINDS: a log ascends
+LineKey = tuple[int, int]  # step and index in KINDS, ascending in a log
 NOTHING: LineKey = (-1, 0)
 
 
 class LogStart(NamedTuple):
-    """What a writer begins with."""
+    """The start state of a writer."""
 
     folder: Path
-    step: int  # after which the run continues
-    # The fields of the recipe by their paths; of the model, which may have thousands, only its size
+    step: int  # step after which the run resumes
+    # The fields of the recipe by path; for the model, which may have thousands, only its size
     config: dict[str, Any] = {}
 
 
@@ -38,8 +38,8 @@ class LogWriter(Protocol):
     """Writes to one tracker.
 
     Attributes:
-        can_rewind: whether it removes what it logged after `LogStart.step`. Others keep it, and are
-            not given it again: a resumed run computes the same numbers.
+        can_rewind: whether it removes lines after `LogStart.step`. Other writers keep them and do
+            not receive them again, since a resumed run computes the same values.
     """
 
     can_rewind: bool
@@ -50,11 +50,11 @@ class LogWriter(Protocol):
 
 
 class LogWriters:
-    """All trackers of a run. One that fails is reported once and left out.
+    """All trackers of a run. A tracker that fails is reported once and disabled.
 
-    Each gets every line once, in order. The last line of each is stored beside the log: a tracker
-    that is new, failed or was left out for a while first gets the lines that it lacks, and one that
-    is ahead of the checkpoint gets nothing until the run has caught up.
+    Each tracker receives every line once, in order. The last line of each is stored beside the log:
+    a tracker that is new, failed or was disabled first receives the lines that it lacks; a tracker
+    ahead of the checkpoint receives nothing until the run has caught up.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class LogWriters:
     ) -> None:
         self.start = start
         self.report = report
-        read_record(start.folder, report)  # reported before a tracker writes its id there
+        read_record(start.folder, report)  # report damage before a tracker writes its id
         self.writers: dict[str, LogWriter] = {}
         for logger in loggers:
             name = type(logger).__name__
@@ -72,20 +72,20 @@ class LogWriters:
             except ImportError as error:
                 extra = logger.name or name.lower()
                 raise ValueError(
-                    f"{name} is not installed ({error}); {install_extra(extra)}, or leave --log-to "
-                    f"{extra} out"
+                    f"{name} is not installed ({error}); {install_extra(extra)}, or remove "
+                    f"--log-to {extra}"
                 ) from None
             except Exception as error:
                 self.warn(name, error)
         self.record = read_record(start.folder)
 
     def resume(self, last: LineKey, lines: Callable[[], list[Line]]) -> None:
-        """Give each tracker the lines that it lacks.
+        """Send each tracker the lines that it lacks.
 
         Args:
-            last: line of the log before it was cut back: what was attached until then has all lines
+            last: the last line of the log before truncation; the attached trackers have all lines
                 up to it.
-            lines: reads the log as it is now.
+            lines: returns the current lines of the log.
         """
         if not self.writers and not self.record["attached"]:
             return
@@ -122,7 +122,7 @@ class LogWriters:
     def attempt(self, name: str, action: Callable[[], None]) -> bool:
         try:
             action()
-        except Exception as error:  # whatever a tracker raises, training continues
+        except Exception as error:  # training continues after any error
             del self.writers[name]
             self.warn(name, error)
             attached = self.record["attached"]
@@ -138,13 +138,13 @@ class LogWriters:
     def warn(self, name: str, error: Exception) -> None:
         reason = " ".join(str(error).split()) or type(error).__name__
         self.report(
-            f"{name} failed and gets no more of this run ({reason}); log.jsonl is complete, and "
-            "training continues"
+            f"{name} failed and receives no more lines of this run ({reason}); "
+            "log.jsonl is complete, and training continues"
         )
 
 
 def line_key(line: Line) -> LineKey:
-    """Return the place of a line in the log."""
+    """Return the key of a line, which orders the log."""
     return line["step"], next(place for place, name in enumerate(KINDS) if name in line)
 
 
@@ -157,7 +157,7 @@ def scalars_of(line: Line, path: str = "") -> Iterator[tuple[str, float]]:
 
 
 def read_record(folder: Path, report: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
-    """Return what is known of the trackers; nothing, and a report, if the file is damaged."""
+    """Return the stored state of the trackers; empty, with a report, if the file is damaged."""
     path = folder / RECORD
     empty: dict[str, Any] = {"ids": {}, "received": {}, "attached": []}
     try:
@@ -170,7 +170,7 @@ def read_record(folder: Path, report: Callable[[str], None] = lambda line: None)
             return record
     except (ValueError, TypeError):
         pass
-    report(f"{path} is damaged: trackers get this run from its first step, as a new one")
+    report(f"{path} is damaged; trackers receive this run again from its first step, as a new run")
     return empty
 
 
@@ -179,16 +179,14 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
 
 
 def received_lines(record: dict[str, Any], last: LineKey) -> dict[str, LineKey]:
-    """Return the last line that each tracker has; those that were attached have the last one of the
-    log.
-    """
+    """Return the last line per tracker; attached trackers have the last line of the log."""
     received: dict[str, LineKey] = {name: tuple(key) for name, key in record["received"].items()}
     return received | {name: max(received[name], last) for name in record["attached"]}
 
 
 def detach_trackers(folder: Path, last: LineKey) -> None:
-    """Another machine went on with the run: its lines are not at the trackers that were attached
-    here up to the last line.
+    """Record that another machine continued the run after the line `last`, which the local trackers
+    have.
     """
     record = read_record(folder)
     if record["attached"]:
@@ -196,7 +194,7 @@ def detach_trackers(folder: Path, last: LineKey) -> None:
 
 
 def run_id(start: LogStart, tracker: str, create: Callable[[], str]) -> str:
-    """Return the id of this run at a tracker, from the run's folder; `create` makes a new one."""
+    """Return the id of this run at a tracker, from the run directory; `create` makes a new one."""
     record = read_record(start.folder)
     if tracker not in record["ids"]:
         record["ids"][tracker] = create()
@@ -206,10 +204,10 @@ def run_id(start: LogStart, tracker: str, create: Callable[[], str]) -> str:
 
 
 def random_id() -> str:
-    return secrets.token_hex(4)  # of the system: no random state of training changes
+    return secrets.token_hex(4)  # from the system, independent of training's random state
 
 
-# The trackers
+# Tracker implementations
 
 
 class TensorBoardWriter:
@@ -232,9 +230,7 @@ class TensorBoardWriter:
 
 
 class WandBWriter:
-    """Every line is a row of its own with its `step`: a validation has the step of the line before
-    it.
-    """
+    """Writes one row per line with its `step`; a validation has the step of the preceding line."""
 
     can_rewind = False
 
@@ -257,7 +253,7 @@ class WandBWriter:
         self.run.log(scalars | {"step": step})
 
     def flush(self) -> None:
-        """Nothing: another process writes the files."""
+        """Do nothing: another process writes the files."""
 
     def close(self) -> None:
         self.run.finish()
@@ -284,7 +280,7 @@ class MLflowWriter:
             )
             run = self.client.create_run(number, run_name=start.folder.name)
             params = [Param(name, str(part)[:500]) for name, part in start.config.items()]
-            for first in range(0, len(params), 100):  # the most that a store takes at once
+            for first in range(0, len(params), 100):  # the maximum per request
                 self.client.log_batch(run.info.run_id, params=params[first : first + 100])
             return str(run.info.run_id)
 
@@ -297,7 +293,7 @@ class MLflowWriter:
         self.client.log_batch(self.id, metrics=metrics)
 
     def flush(self) -> None:
-        """Nothing: every line is written at once."""
+        """Do nothing: every line is written immediately."""
 
     def close(self) -> None:
         self.client.set_terminated(self.id)
@@ -310,7 +306,7 @@ class TrackioWriter:
         import trackio
 
         name = run_id(start, "trackio", lambda: f"{start.folder.name}-{random_id()}")
-        with redirect_stdout(sys.stderr):  # it prints, and stdout is the verb's
+        with redirect_stdout(sys.stderr):  # Trackio prints to stdout
             self.run = trackio.init(
                 project=logger.project,
                 name=name,
@@ -325,7 +321,7 @@ class TrackioWriter:
         self.run.log(scalars, step=step)
 
     def flush(self) -> None:
-        """Nothing: a thread of its own writes every half second."""
+        """Do nothing: a thread writes every half second."""
 
     def close(self) -> None:
         with redirect_stdout(sys.stderr):

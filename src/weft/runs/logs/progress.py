@@ -1,4 +1,4 @@
-"""Progress on the screen: a live line, rows done, data prepared."""
+"""Progress lines on the terminal: processed rows, prepared data."""
 
 import sys
 import time
@@ -9,14 +9,14 @@ from typing import Self
 from ...data.preparing.task_runner import PrepareProgress
 from ...support.console import SPINNER_DELAY, format_duration, format_number, spinner
 
-# between two updates on a terminal, and elsewhere
+# Seconds between two updates on a terminal, and elsewhere
 LIVE_SECONDS = 0.2
 PLAIN_SECONDS = 10.0
 
 
 class ProgressLine:
-    """One line on stderr: on a terminal a spinner, then a line rewritten in place; elsewhere a
-    plain line every ten seconds.
+    """One line on stderr: on a terminal a spinner, then a line that is rewritten; elsewhere a plain
+    line every ten seconds.
     """
 
     prefix = "weft: "  # of a plain line
@@ -25,7 +25,7 @@ class ProgressLine:
         self.live = sys.stderr.isatty()
         self.shown = False
         self.started = time.monotonic()
-        # The first line waits as long as a spinner does, or for its turn among plain lines.
+        # The first line waits for the delay of a spinner, or of a plain line
         self.next_print = self.started + (SPINNER_DELAY if self.live else PLAIN_SECONDS)
         self.waiting = ExitStack()
         if text:
@@ -59,9 +59,7 @@ class ProgressLine:
 
 
 class CountProgressLine(ProgressLine):
-    """How many are done of how many, and the time left: `evaluated 320 of 1,000 rows, 40 s
-    left`.
-    """
+    """A count with the time left: `evaluated 320 of 1,000 rows, 40 s left`."""
 
     def __init__(self, done: str, unit: str = "rows", text: str = "") -> None:
         super().__init__(text)
@@ -78,7 +76,7 @@ class CountProgressLine(ProgressLine):
 
 
 def count_left(done: int, total: int, unit: str, seconds: float) -> str:
-    """Format how many are done after some seconds, and how long the others will take."""
+    """Format a count after some seconds, with the estimated time left."""
     left = seconds * (total - done) / done
     return f"{done:,} of {total:,} {unit}{time_left(left)}"
 
@@ -91,19 +89,17 @@ def time_left(seconds: float) -> str:
 
 
 class PrepareProgressLine(ProgressLine):
-    """Progress of preparing data, with the speed of the tokenizer alone beside that of the
-    whole.
-    """
+    """Progress of preparing data, with the total speed and the tokenizer's speed."""
 
     last: PrepareProgress | None = None
 
     def show(self, p: PrepareProgress) -> None:
         self.last = p
-        if not self.is_due or (p.done == 1 and not self.live):  # the result says that it is done
+        if not self.is_due or (p.done == 1 and not self.live):  # the result shows completion
             return
         stages = {
             "tokenizer": "training the tokenizer",
-            "classes": "collecting the names of the classes",
+            "classes": "collecting the class names",
         }
         speed = f", {prepare_speed(p.speed, p.tokenizer_speed)}" if p.speed else ""
         self.print(
@@ -112,12 +108,12 @@ class PrepareProgressLine(ProgressLine):
 
 
 def prepare_speed(speed: float, tokenizer_speed: float) -> str:
-    """Format both speeds, which are in millions of characters per second; of what has no tokenizer,
-    such as images, of bytes.
+    """Format both speeds, given in millions of characters per second; data without a tokenizer,
+    such as images, is measured in bytes.
     """
     if not tokenizer_speed:
         return f"{format_number(1e6 * speed)} bytes/s"
-    alone = f" (tokenizer alone: {format_number(1e6 * tokenizer_speed)})"
+    alone = f" (tokenizer: {format_number(1e6 * tokenizer_speed)})"
     return f"{format_number(1e6 * speed)} characters/s{alone}"
 
 

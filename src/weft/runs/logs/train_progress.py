@@ -1,4 +1,4 @@
-"""Progress of training on the screen: a forecast, then a line that follows the steps."""
+"""Progress of training on the terminal: a forecast, then a progress line."""
 
 import sys
 import time
@@ -21,20 +21,19 @@ from .progress import PrepareProgressLine, ProgressLine, count_left, moving_aver
 
 
 class TrainScreen:
-    """What the screen shows of a run: its data being prepared, the forecast, then its steps.
+    """The terminal output of a run: preparation, forecast and steps.
 
     Args:
-        is_first: whether this process is the first rank, which alone shows anything but the
-            preparation.
+        is_first: whether this process is the first rank; the others show only the preparation.
     """
 
     def __init__(self, is_first: bool) -> None:
         self.is_first = is_first
-        self.preparing = PrepareProgressLine("getting ready")
+        self.preparing = PrepareProgressLine("preparing the run")
         self.line: TrainProgressLine | None = None
 
     def start(self, run: Run, seconds: float, tokens: int) -> None:
-        """Show the forecast, from the seconds and the tokens of one step."""
+        """Show the forecast from the seconds and the tokens of one step."""
         self.preparing.close()
         if not self.is_first:
             return
@@ -65,7 +64,7 @@ class TrainScreen:
 
 
 def forecast(run: Run, seconds: float, tokens: int) -> dict[str, Any]:
-    """Return the size and cost of a run; the time is extrapolated from one step."""
+    """Return the size and cost of a run, with the time extrapolated from one step."""
     recipe = run.recipe
     trainer = run.trainer
     peak = peak_flops(recipe.precision, trainer.ranks.device)
@@ -97,7 +96,7 @@ GRID = ("replicate", "shard", "tensor")
 
 
 def ranks_row(grid: dict[str, int]) -> dict[str, str]:
-    """Return the row of several ranks; one rank has none."""
+    """Return the row for several ranks; empty for one rank."""
     if prod(grid.values()) == 1:
         return {}
     return {
@@ -114,7 +113,7 @@ def forecast_page(f: dict[str, Any], keep: int) -> Table:
         **ranks_row(f["ranks"]),
         "steps": f"{f['steps']:,} of about {f['tokens_per_step']:,} {f['unit']}, "
         f"{format_number(f['tokens'])} in total" + (f"; {f['done']:,} done" if f["done"] else ""),
-        "work": f"{format_number(f['flops'], 'FLOP')}; peak of a matrix product here: "
+        "work": f"{format_number(f['flops'], 'FLOP')}; peak on this machine: "
         f"{format_number(f['peak_flops'], 'FLOP/s')}",
         "disk": f"{format_number(f['checkpoint_bytes'], 'B')} per checkpoint, {keep} kept",
         "time": f"about {format_duration(f['seconds_left'])} ({f['seconds_per_step'] * 1e3:.0f} "
@@ -126,16 +125,16 @@ def forecast_page(f: dict[str, Any], keep: int) -> Table:
 
 
 class TrainProgressLine(ProgressLine):
-    """A bar on a terminal; elsewhere a plain line every ten seconds, and one at each validation and
-    at the end.
+    """A bar on a terminal; elsewhere a plain line every ten seconds, at each validation and at the
+    end.
 
     Args:
-        name: of the recipe.
-        steps: of the run.
-        done: steps before this start.
-        unit: what the run reads.
-        metric: shown beside the validation loss.
-        seconds_at_peak: seconds that a step would take at the machine's peak of FLOPs.
+        name: the name of the recipe.
+        steps: the number of steps of the run.
+        done: the number of steps before this start.
+        unit: the unit of the samples, such as "tokens".
+        metric: the metric shown beside the validation loss.
+        seconds_at_peak: the seconds of one step at the machine's peak of FLOP/s.
     """
 
     prefix = ""
@@ -181,7 +180,7 @@ class TrainProgressLine(ProgressLine):
             scores = scores_of(e.validation, self.metric)
             self.valid = "".join(f"  valid {name} {number:.4f}" for name, number in scores.items())
         elif e.step == self.steps:
-            self.valid = ""  # it is of an earlier step; that of the last one follows
+            self.valid = ""  # an earlier step's; the last one follows
         if self.live:
             self.bar.update(self.task, completed=e.step, line=self.line(e))
         elif self.is_due or e.step == self.steps or e.validation is not None:
