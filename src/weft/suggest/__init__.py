@@ -1,5 +1,3 @@
-"""From a table to a recipe, without torch: defaults by task, checkpoint, size of the data and
-budget.
-"""
+"""Recipe suggestion from a table, by task, checkpoint, data size and budget. No torch."""
 
 from .suggest import suggest_recipe as suggest_recipe

@@ -1,4 +1,4 @@
-"""A detector from random weights, for COCO's layout."""
+"""Recipes for detectors with random weights, on COCO's layout."""
 
 import shlex
 from statistics import median
@@ -19,17 +19,17 @@ from .suggestion import RUN, Budget, Suggestion, count_steps, first_fields, roun
 
 BATCH_SIZE = 16
 WEFT_ONLY = (
-    "only Weft opens this detector, whose group norm learns; "
-    "transformers opens model=DETR, whose norms stay as they start, or a published DAB-DETR "
+    "only Weft opens this detector, since its group norm is trainable; "
+    "transformers opens model=DETR, with frozen norms, or a published DAB-DETR "
     "(init_from)"
 )
 LARGE_BOX = 48  # pixels
-LEAST_STEPS = 1500  # before which a detector finds nothing, however few the images are
+LEAST_STEPS = 1500  # minimum for a detector to find objects, even on few images
 
 
 def box_side(sample: list[SourceRow], side: int) -> float:
-    """Return the usual shorter side of a box in pixels, after images are resized so that their
-    longer side is this.
+    """Return the median shorter side of a box in pixels, after images are resized to this longer
+    side.
     """
     sides = [
         float(min(box[2:])) * side / max(size)
@@ -40,7 +40,8 @@ def box_side(sample: list[SourceRow], side: int) -> float:
 
 
 def small_detector(cell: int, queries: int, classes: int) -> dict[str, Call]:
-    """A light DAB-DETR from random weights. A cell of its last map is 8 or 16 pixels wide."""
+    """Return a small DAB-DETR with random weights. A cell of its last map is 8 or 16 pixels
+    wide."""
     shape: dict[str, Any] = {"depth": 1, "decoder_depth": 3, "width": 128, "heads": 4}
     shape |= {"hidden": 384, "queries": queries}
     large = cell == 16
@@ -57,14 +58,14 @@ def small_detector(cell: int, queries: int, classes: int) -> dict[str, Call]:
 
 
 def suggest_detection(tables: Tables, budget: Budget) -> Suggestion:
-    """Return a light DAB-DETR with denoising queries."""
+    """Return a suggestion for a small DAB-DETR with denoising queries."""
     file, folder = tables.train.source.paths
     path = find(file)[0]
     coco = load_coco(path, size_and_mtime(path))
     count = sum(map(bool, coco.files))
     boxes = [len(notes) for notes in coco.boxes.values()]
     if not count or not boxes:
-        raise ValueError(f"{file} lists no {'image' if not count else 'box'}")
+        raise ValueError(f"{file} has no {'image' if not count else 'box'}; give annotated images")
     classes = tuple(dict.fromkeys(coco.names.values()))
     row = R.ImagesWithBoxes(labels=classes)
     usable = sample_images(tables.train, row, classes)
@@ -80,11 +81,11 @@ def suggest_detection(tables: Tables, budget: Budget) -> Suggestion:
     split = split_tables(tables, row, usable, count)
     queries = rounded_up(1.5 * max(boxes), 10, 300)
     size = budget.batch_size or BATCH_SIZE
-    few = warn_if_few(count, "give more, or start from a trained detector with init_from")
-    warnings = (WEFT_ONLY, *(f"of the first rows, {note}" for note in usable.notes()), few)
+    few = warn_if_few(count, "add images, or start from a trained detector with init_from")
+    warnings = (WEFT_ONLY, *(f"in the first rows, {note}" for note in usable.notes()), few)
     return Suggestion(
         "detect",
-        f"Detection in the images of {folder}: DAB-DETR with denoising queries, made small.",
+        f"Detection in the images of {folder}: a small DAB-DETR with denoising queries.",
         {
             "images": f"{count:,}, typically {usual_size(sizes)}",
             "boxes": f"{sum(boxes):,}, at most {max(boxes)} in an image: {queries} queries",
@@ -109,7 +110,7 @@ def suggest_detection(tables: Tables, budget: Budget) -> Suggestion:
         IMAGE_COMMENTS
         | {
             "model": WEFT_ONLY.replace("; ", ";\n"),
-            "batch": "images per step, and cells of the last feature map in one of them",
+            "batch": "images per step, and cells of the last feature map per image",
         },
         f"weft detect {RUN} {shlex.quote(folder)} --draw boxes",
         small_detector(cell, queries, len(classes)),

@@ -1,5 +1,5 @@
-"""A checkpoint to start from, and its model with the head of a task: that of the family's
-fine-tuning class, where it has one.
+"""Checkpoints to start from, and their models with the head of a task: the head of the family's
+fine-tuning class, if it has one.
 """
 
 from dataclasses import replace
@@ -20,14 +20,14 @@ BERT_DROPOUT = 0.1
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint, read from its JSON alone.
+    """A checkpoint, read from its JSON files.
 
     Attributes:
-        name: as the user gave it.
-        folder: of the model.
-        spec: of the model.
-        family: whose config.json says the spec; None: there is none.
-        task: what it was trained for; None: unknown.
+        name: the name that the user gave.
+        folder: the model folder.
+        spec: the spec of the model.
+        family: the family whose config.json describes the spec; None if there is none.
+        task: the task that it was trained for; None if unknown.
     """
 
     name: str
@@ -42,40 +42,41 @@ class Checkpoint(NamedTuple):
 
     @property
     def is_text_to_text(self) -> bool:
-        """Whether it is an encoder-decoder with a language modelling head."""
+        """Whether the model is an encoder-decoder with a language modelling head."""
         both = self.spec.encoder is not None and self.spec.decoder is not None
         return both and isinstance(self.spec.head, S.LMHead)
 
     @property
     def input_format(self) -> Literal["bart", "t5"]:
-        """Which tokens an encoder-decoder reads around a text."""
+        """The special tokens around a text of an encoder-decoder."""
         return "bart" if self.family is not None and self.family.decoder_start == "eos" else "t5"
 
     @property
     def tokenizer_file(self) -> str:
         if not find_file(self.folder, "tokenizer.json"):
             raise ValueError(
-                f"{self.folder} holds no tokenizer.json; put the one that the model was trained "
-                "with beside its weights"
+                f"{self.folder} has no tokenizer.json; add the one that the model was trained with"
             )
         return str((self.folder / "tokenizer.json").resolve())
 
 
 def open_checkpoint(name: str, model: Path | None = None) -> Checkpoint:
-    """Read what a checkpoint is.
+    """Read the JSON files of a checkpoint.
 
     Args:
-        name: a folder, a run, or a name of the hub.
-        model: the folder of its model, for a run that is not finished.
+        name: a model folder, a run, or a hub name.
+        model: the model folder of an unfinished run (default: that of `name`).
 
     Raises:
-        ValueError: if there is no such model, or if a run has none yet.
+        ValueError: if the model does not exist, or if a run has none yet.
     """
     there = local_folder(name)
     is_run = (there / "recipe.json").is_file()
     folder = model or (model_of_run(there) if is_run else there)
     if folder is None:
-        raise ValueError(f"{name} has no model yet; finish it with weft train, or use weft tune")
+        raise ValueError(
+            f"{name} has no model yet; finish it with weft train, or start from it with weft tune"
+        )
     folder = folder.resolve()
     family, spec = read_folder(folder)
     task = R.recipe_of_run(there).task if is_run else None
@@ -83,7 +84,7 @@ def open_checkpoint(name: str, model: Path | None = None) -> Checkpoint:
 
 
 def family_of(spec: S.Spec) -> Family | None:
-    """Return the first family whose config.json says a spec exactly."""
+    """Return the first family whose config.json describes the spec exactly."""
     for family in families():
         if family.model_type:
             try:
@@ -94,7 +95,7 @@ def family_of(spec: S.Spec) -> Family | None:
     return None
 
 
-# The model of a task
+# Models with a task's head
 
 
 def with_text_head(
@@ -125,27 +126,27 @@ def with_text_head(
 
 
 def head_class(family: Family | None, suffix: str) -> str | None:
-    """Return the family's class of a task, such as BertForTokenClassification."""
+    """Return the family's class for a task, such as BertForTokenClassification."""
     return next((name for name in family.heads if name.endswith(suffix)), None) if family else None
 
 
 def with_layer_mix(spec: S.Spec, layer_mix: S.LayerMix | None) -> S.Spec:
-    """Return the spec with a head on features of several layers; a pooler that was trained on the
-    last layer's first token is removed.
+    """Return the spec with a head on several layers; removes a pooler, which was trained on the
+    first token of the last layer.
     """
     if layer_mix is None:
         return spec
     if isinstance(spec.head, S.LMHead):
         raise ValueError(
-            "--head-layers are what a new head reads; text-to-text keeps the model's own"
+            "--head-layers needs a new head; text-to-text keeps the model's own, so remove it"
         )
     head: Any = spec.head
     return replace(spec, head=replace(head, transform=None), layer_mix=layer_mix)
 
 
 def with_finetune_dropout(spec: S.Spec, probability: float) -> S.Spec:
-    """Return the spec with dropout where BERT has it: embeddings, attention weights and residual
-    branches, not the hidden layers.
+    """Return the spec with dropout as in BERT: on embeddings, attention weights and residual
+    branches, not on hidden layers.
     """
 
     def change(plain: Any) -> Any:
@@ -162,9 +163,7 @@ def with_finetune_dropout(spec: S.Spec, probability: float) -> S.Spec:
 
 
 def with_decoder_start(checkpoint: Checkpoint) -> S.Spec:
-    """Return the spec with the start token of its decoder, so that generation starts from it
-    too.
-    """
+    """Return the spec with the decoder's start token, for generation."""
     spec = checkpoint.spec
     if spec.special_tokens.decoder_start is not None:
         return spec

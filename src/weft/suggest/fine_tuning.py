@@ -1,5 +1,5 @@
-"""Fine-tuning of a checkpoint: optimiser, learning rates and steps, with the settings of BERT's
-authors (arXiv:1810.04805, appendix A.3).
+"""Fine-tuning recipes: optimiser, learning rates and steps, with the settings of BERT
+(arXiv:1810.04805, appendix A.3).
 """
 
 from typing import NamedTuple
@@ -16,34 +16,34 @@ EPOCHS = 3
 BATCH_SIZE = 32
 EVALS_PER_EPOCH = 2
 ADAMW_LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)
-# Of Adafactor, whose steps are relative to the weights: T5's authors fine-tune at 1e-3
+# For Adafactor, whose steps are relative to the weights; T5 was fine-tuned at 1e-3
 ADAFACTOR_LEARNING_RATES = (1e-2, 3e-3, 1e-3)
-# A wide range, since checkpoints of images differ in size a thousandfold
+# A wide range, since image checkpoints differ in size by a factor of a thousand
 IMAGE_LEARNING_RATES = (1e-3, 3e-4, 1e-4, 3e-5)
-FEW_IMAGE_WEIGHTS = 10  # times these rates for a new head or LoRA alone
+FEW_IMAGE_WEIGHTS = 10  # factor on these rates for a new head or LoRA only
 COMMENTS = {
-    "model": "that of the checkpoint, with a head for these data",
-    "data": "read once and prepared under prepared/; relative paths start where weft is called",
+    "model": "the checkpoint with a head for this data",
+    "data": "prepared once under prepared/; relative paths start at the working directory",
     "optimiser": "weft tune tries several learning rates and seeds on the same data",
     "average": "the checkpoint with the best validation becomes the model",
-    "precision": "bf16 where the processor is fast at it, else fp32",
+    "precision": "bf16 where the processor computes it fast, else fp32",
 }
 
 
 class Trained(NamedTuple):
-    """What a checkpoint is fine-tuned for.
+    """A fine-tuning task with its model and data.
 
     Attributes:
-        name: of the task.
+        name: the name of the task.
         title: one sentence.
-        spec: of the model, with a head for the task.
-        task: as the model does it.
-        split: what is trained on and what validates.
-        data: of the recipe.
+        spec: the model, with a head for the task.
+        task: the task value, configured for the model.
+        split: the training and validation data.
+        data: the data of the recipe.
         length: tokens per row.
-        rows: about how many are trained on.
+        rows: the approximate number of training rows.
         summary: one sentence about the data.
-        notes: lines about rows that are set aside.
+        notes: lines about skipped rows.
     """
 
     name: str
@@ -111,11 +111,12 @@ def suggest_fine_tuning(
 
 
 def choose_optimiser(spec: S.Spec, tuning: FineTuning, rate: float) -> R.AdamW | R.Adafactor:
-    """T5's weights differ in size by a factor of 50, the token table's are the largest: AdamW's
-    steps, equally large for all, hardly move the table (docs/log.md). Its authors fine-tune with
-    Adafactor, whose steps are relative (arXiv:1910.10683, section 3.1.2). Low-rank updates start at
-    zero, and layer-wise rates need AdamW: both keep it. Of the usual learning rates it has the
-    second.
+    """Return AdamW, or Adafactor for T5, which has the second of the usual learning rates.
+
+    T5's weights differ in size by a factor of 50, with the largest in the token table, which
+    AdamW's equal steps hardly change (docs/log.md). T5 was fine-tuned with Adafactor, whose steps
+    are relative (arXiv:1910.10683, section 3.1.2). Low-rank updates start at zero, and layer-wise
+    rates need AdamW, so both use AdamW.
     """
     if uses_adafactor(spec, tuning):
         return R.Adafactor(lr=rate)
@@ -128,7 +129,7 @@ def uses_adafactor(spec: S.Spec, tuning: FineTuning) -> bool:
 
 
 def learning_rates(spec: S.Spec, tuning: FineTuning) -> tuple[float, ...]:
-    """Return the learning rates worth trying, the largest first."""
+    """Return learning rates to try, the largest first."""
     if not isinstance(spec.source, S.Tokens):
         factor = FEW_IMAGE_WEIGHTS if tuning.trainable else 1
         return tuple(factor * rate for rate in IMAGE_LEARNING_RATES)
@@ -138,8 +139,8 @@ def learning_rates(spec: S.Spec, tuning: FineTuning) -> tuple[float, ...]:
 
 
 def lr_factor(trained: R.HeadOnly | R.LoRA | None) -> float:
-    """A few new weights tolerate a higher learning rate than many trained ones: LoRA's table D.9
-    has 4e-4 and 5e-4; a linear head on features more.
+    """Return the factor on the learning rates: a few new weights tolerate higher rates than a full
+    model (LoRA's table D.9: 4e-4 and 5e-4; a linear head more).
     """
     if isinstance(trained, R.HeadOnly):
         return 100.0

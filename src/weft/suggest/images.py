@@ -1,4 +1,4 @@
-"""Recipes for classes of images, from random weights or from a checkpoint."""
+"""Recipes for image classification, from random weights or a checkpoint."""
 
 import shlex
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ from .suggestion import RUN, Budget, FineTuning, Suggestion, count_steps, first_
 
 TASK = "classify"
 BATCH_SIZE = 32
-SIDES = (32, 64, 128)  # of the squares that a small classifier sees
-# An image is rather made this much smaller than larger, which costs four times as much
+SIDES = (32, 64, 128)  # input sides of a small classifier
+# Prefer shrinking images to this factor over enlarging them, which costs four times as much
 SHRINK = 0.75
 CELLS = 8  # patches along each side of an image
 # recipes/vit.py:cifar10
@@ -40,7 +40,7 @@ SMALL_VIT = {
 
 
 class LabelledImageTable(NamedTuple):
-    """Images of a table with their classes, and which of them validate."""
+    """A table of labelled images, its classes and its validation split."""
 
     table: Table
     rows: R.LabelledImages
@@ -56,10 +56,10 @@ class LabelledImageTable(NamedTuple):
 
 
 def read_classes(tables: Tables) -> LabelledImageTable:
-    """Return the classes of images.
+    """Return a table of labelled images with its classes.
 
     Raises:
-        ValueError: if there is one class, or if all images of a class are held out.
+        ValueError: if the table has one class, or if the split holds out all images of a class.
     """
     table = tables.train
     assert table.examined
@@ -81,11 +81,11 @@ def read_classes(tables: Tables) -> LabelledImageTable:
     return LabelledImageTable(table, rows, classes, len(items), split, sample)
 
 
-# From random weights
+# Random weights
 
 
 def suggest_image_classes(tables: Tables, budget: Budget) -> Suggestion:
-    """Return a small ViT."""
+    """Return a suggestion for a small ViT."""
     table, rows, classes, count, split, sample = read_classes(tables)
     sizes = sizes_of(sample.rows, rows.image)
     example = sample.rows[0].path or table.path
@@ -94,19 +94,18 @@ def suggest_image_classes(tables: Tables, budget: Budget) -> Suggestion:
     size = budget.batch_size or BATCH_SIZE
     cells = {"image_size": side, "patch_size": side // CELLS, "classes": len(classes)}
     columns = f"{rows.image!r} and {rows.label!r}"
-    few = warn_if_few(count, "weft tune starts from a pre-trained model")
+    few = warn_if_few(count, "start from a pre-trained model with weft tune")
     return Suggestion(
         TASK,
-        f"Classification of the images of {table.path} into {len(classes)} classes: ViT, made "
-        "small.",
+        f"Classification of the images of {table.path} into {len(classes)} classes: a small ViT.",
         {
             "images": f"{count:,} ({table.format}), typically {usual_size(sizes)}",
             **({} if table.format == FOLDER.name else {"columns": columns}),
             "classes": f"{len(classes)}: {format_labels(classes)}",
             "image size": f"{side} × {side} pixels after a crop",
-            "architecture": "ViT, which transformers opens; weft.cct (see the file) learns faster, "
-            "but only Weft opens it",
-            **split.facts(*(f"of the first rows, {note}" for note in sample.notes()), few),
+            "architecture": "ViT, which transformers opens; weft.cct (see the recipe) learns "
+            "faster, but only Weft opens it",
+            **split.facts(*(f"in the first rows, {note}" for note in sample.notes()), few),
         },
         first_fields(
             Call("weft.vit", SMALL_VIT | cells),
@@ -127,7 +126,7 @@ def suggest_image_classes(tables: Tables, budget: Budget) -> Suggestion:
 
 
 def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
-    """Return small shifts for images that all have this size, else a random part of each."""
+    """Return small shifts if all images have this size, else a random resized crop."""
     if set(sizes) == {(side, side)}:
         return R.RandomCrop(size=side, padding=side // 8)
     return R.RandomResizedCrop(size=side, scale=(0.5, 1.0))
@@ -136,15 +135,15 @@ def image_crop(side: int, sizes: Sequence[tuple[int, int]]) -> R.Transform:
 def image_comments(side: int, classes: int) -> dict[str, str]:
     cct = f"image_size={side}, convolutions={int(log2(side // CELLS))}, classes={classes}"
     return IMAGE_COMMENTS | {
-        "model": "nothing is pre-trained; weft tune fine-tunes a pre-trained model on the same "
+        "model": "random weights; weft tune fine-tunes a pre-trained model on the same "
         "images.\n"
-        f'weft.cct("4-3x2", {cct}) learns faster (85.6 beside 83.0 % of CIFAR-10), but only Weft '
+        f'weft.cct("4-3x2", {cct}) learns faster (85.6 versus 83.0 % on CIFAR-10), but only Weft '
         "opens it",
-        "batch": "images per step, and tokens in one of them",
+        "batch": "images per step, and tokens per image",
     }
 
 
-# From a checkpoint
+# Checkpoints
 
 
 def suggest_image_tuning(
@@ -154,7 +153,8 @@ def suggest_image_tuning(
     tuning: FineTuning,
     budget: Budget,
 ) -> Suggestion:
-    """Return the recipe that fine-tunes a checkpoint on images, as `suggest` does."""
+    """Return the recipe that fine-tunes a checkpoint on images; `suggest` describes the
+    arguments."""
     check_choices(task, checkpoint, tuning, budget.max_length)
     images = read_classes(tables)
     spec = with_image_head(checkpoint.spec, images.classes, tuning)
@@ -180,7 +180,7 @@ def suggest_image_tuning(
 def check_choices(
     task: str | None, checkpoint: Checkpoint, tuning: FineTuning, max_length: int | None
 ) -> None:
-    """Raise ValueError for what images cannot have."""
+    """Raise ValueError for options and tasks that images do not support."""
     if not isinstance(checkpoint.spec.source, S.Patches):
         raise ValueError(
             f"{checkpoint.name} is a detector; train it on boxes with a recipe like "
@@ -189,7 +189,7 @@ def check_choices(
     if tuning.image_size is not None:
         S.with_image_size(checkpoint.spec, tuning.image_size)
     if task not in (None, TASK):
-        raise ValueError(f"{checkpoint.name} reads images, which {task} does not; leave --task out")
+        raise ValueError(f"{checkpoint.name} reads images, and {task} does not; remove --task")
     of_texts: dict[str, Any] = {
         "--source-prefix": tuning.source_prefix,
         "--label-texts": tuning.label_texts,
@@ -199,13 +199,13 @@ def check_choices(
     for option, value in of_texts.items():
         if value:
             raise ValueError(
-                f"{option} is for texts, and {checkpoint.name} reads images; leave it out"
+                f"{option} is for texts, and {checkpoint.name} reads images; remove it"
             )
 
 
 def with_image_head(spec: S.Spec, classes: tuple[str, ...], tuning: FineTuning) -> S.Spec:
-    """Return the spec with a head for these classes: like the old classifier, or a linear map of
-    the class token or of the mean.
+    """Return the spec with a head for these classes: like the checkpoint's classifier, or a linear
+    map of the class token or the mean.
     """
     old = spec.head
     pooling: Any = "cls" if spec.extra_tokens else "mean"
@@ -219,8 +219,8 @@ def with_image_head(spec: S.Spec, classes: tuple[str, ...], tuning: FineTuning) 
 
 
 def image_task(spec: S.Spec, checkpoint: Checkpoint, resized: bool) -> R.Task:
-    """Return the task with the transforms that the checkpoint was trained with; where they are
-    unknown or the size changes, a random resized crop and a flip.
+    """Return the task with the transforms of the checkpoint; if they are unknown or the size
+    changes, with a random resized crop and a flip.
     """
     before = checkpoint.task
     transforms = R.transforms_for(before, evaluation=False)
@@ -242,8 +242,8 @@ def image_task(spec: S.Spec, checkpoint: Checkpoint, resized: bool) -> R.Task:
 
 
 def resized_first(transforms: tuple[R.Transform, ...]) -> tuple[R.Transform, ...]:
-    """Return the transforms for images of any size: a crop with padding is for images that have its
-    size.
+    """Return the transforms for images of any size, with a resized crop in place of a padded crop,
+    which needs images of the input size.
     """
     first = transforms[0] if transforms else None
     if isinstance(first, R.RandomCrop) and first.padding:

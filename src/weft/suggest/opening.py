@@ -1,5 +1,5 @@
-"""Tables to suggest a recipe for: which row schema a task or a checkpoint expects, and the files of
-a folder of texts.
+"""Tables for a suggestion: the row schema that a task or a checkpoint expects, and the files of a
+folder of texts.
 """
 
 import os
@@ -21,9 +21,7 @@ from .pretrain import OBJECTIVES
 
 
 class Reading(NamedTuple):
-    """How the user says that a table is read, see `open_table`, and the seed of the rows that are
-    held out.
-    """
+    """How to read a table, see `open_table`, and the seed of the held-out rows."""
 
     columns: Sequence[str] = ()
     column_names: Sequence[str] = ()
@@ -39,32 +37,31 @@ def open_tables(
     task: str | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Tables:
-    """Open training and validation data as a task and a checkpoint read them.
+    """Open training and validation data as a task and a checkpoint expect them.
 
     Args:
-        paths: of the data.
-        valid: of the validation data (default: none).
-        reading: columns, and how many rows may be bad.
-        task: the name of a task or of an objective of pre-training (default: any).
-        checkpoint: what is fine-tuned, if anything.
+        paths: the data files.
+        valid: the validation files (default: none).
+        reading: columns, and the limit of bad rows.
+        task: the name of a task or of a pre-training objective (default: any).
+        checkpoint: the checkpoint to fine-tune, if any.
     """
     if checkpoint is not None:
         check_tunable(task)
     if checkpoint is not None and checkpoint.reads_images and reading.column_names:
         raise ValueError(
-            f"--column-names is for texts, and {checkpoint.name} reads images; leave it out"
+            f"--column-names is for texts, and {checkpoint.name} reads images; remove it"
         )
     expected = expected_schema(task, checkpoint)
     if isinstance(expected, R.Documents):
         paths = text_paths(paths)
         valid = text_paths(valid)
     if isinstance(expected, R.SourceTargetPairs) and len(paths) > 2:
-        raise ValueError(f"{len(paths)} files: translate reads two parallel files, or one table")
+        raise ValueError(f"{len(paths)} files: give two parallel files, or one table, to translate")
     boxes = isinstance(expected, R.ImagesWithBoxes)
     if boxes and (len(paths) != 2 or not os.path.isdir(find(paths[1])[0])):
         raise ValueError(
-            "detect reads COCO's layout: give the JSON of the annotations and the folder of the "
-            "images"
+            "detect needs COCO's layout: give the JSON annotations and the folder of the images"
         )
     columns, names, label, bad, seed = reading
     is_open = task is None and checkpoint is None and not columns
@@ -76,8 +73,7 @@ def open_tables(
         if not isinstance(expected, R.SourceTargetPairs):
             raise
         raise ValueError(
-            f"{error}; translate reads two files with one sentence per line, or a table with two "
-            "columns"
+            f"{error}; give two files with one sentence per line, or a table with two columns"
         ) from None
     if is_open and table.format == "text":
         return open_tables(paths, valid, reading, "pretrain")
@@ -85,20 +81,20 @@ def open_tables(
 
 
 def check_tunable(task: str | None) -> None:
-    """Raise ValueError for a task that no checkpoint is fine-tuned for."""
+    """Raise ValueError for a task without fine-tuning."""
     if task is None or task in R.tunable_names():
         return
     if task in OBJECTIVES or task in ("translate", "detect"):
         tunable = ", ".join(R.tunable_names())
         raise ValueError(
-            f"{task} starts from random weights here; leave the checkpoint out, or give a task "
-            f"that fine-tunes one: {tunable}"
+            f"{task} starts from random weights; remove the checkpoint, or give a task "
+            f"with fine-tuning: {tunable}"
         )
     raise ValueError(f"--task {task}: {suggest(task, R.tunable_names())}")
 
 
 def expected_schema(task: str | None, checkpoint: Checkpoint | None) -> R.RowSchema | None:
-    """Return what a row is, where a task or a checkpoint says it."""
+    """Return the row schema that a task or a checkpoint requires, or None."""
     if task in OBJECTIVES:
         return R.Documents()
     if checkpoint is not None and checkpoint.reads_images:
@@ -116,14 +112,12 @@ def expected_schema(task: str | None, checkpoint: Checkpoint | None) -> R.RowSch
 
 
 def files_of_folder(folder: str) -> list[str]:
-    """Return a pattern for all files of a folder, or the files where no pattern matches exactly
-    these.
-    """
+    """Return a pattern that matches exactly the files of a folder, or the list of files."""
     root = Path(find(folder)[0])
     names = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     names = [name for name in names if not any(part.startswith(".") for part in name.parts)]
     if not names:
-        raise ValueError(f"{folder} holds no file; give files, or a folder with text")
+        raise ValueError(f"{folder} has no files; give files, or a folder with text")
     kinds = Counter(suffix_of(name.name) for name in names)
     base = escape(folder.rstrip("/") or "/")
     nested = any(len(name.parts) > 1 for name in names)
@@ -132,7 +126,7 @@ def files_of_folder(folder: str) -> list[str]:
     if others:
         counts = ", ".join(f"{n:,} {kind or 'without a suffix'}" for kind, n in kinds.most_common())
         raise ValueError(
-            f"{folder} holds files of several kinds ({counts}); give one kind, such as '{pattern}'"
+            f"{folder} has files of several kinds ({counts}); give one kind, such as '{pattern}'"
         )
     files = [str(root / name) for name in names]
     same = sorted(map(os.path.realpath, find(pattern))) == sorted(map(os.path.realpath, files))
@@ -140,15 +134,13 @@ def files_of_folder(folder: str) -> list[str]:
 
 
 def suffix_of(name: str) -> str:
-    """Return the last suffix of a file's name, with that of its compression."""
+    """Return the last suffix of a file name, with the suffix of its compression."""
     plain = strip_compression_suffix(name)
     return os.path.splitext(plain)[1] + name[len(plain) :]
 
 
 def text_paths(paths: Sequence[str]) -> list[str]:
-    """Return paths and patterns that name each file once; a folder becomes a pattern for its
-    files.
-    """
+    """Return paths and patterns that name each file once, with a pattern for each folder."""
     seen = set[str]()
     unique: list[str] = []
     for path in paths:

@@ -1,4 +1,4 @@
-"""Pre-training: a small model of plain text, by one of five objectives."""
+"""Recipes for pre-training a small model on plain text, with one of five objectives."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,14 +26,14 @@ from .suggestion import (
     vocabulary_size,
 )
 
-CHARACTERS_PER_TOKEN = 3.5  # of subwords, about
+CHARACTERS_PER_TOKEN = 3.5  # approximate characters per subword
 DEPTH = 4
 WIDTH = 256
 HEADS = 4
 ENCODER = {"depth": DEPTH, "width": WIDTH, "heads": HEADS, "hidden": 4 * WIDTH}
 NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}
-SENTINELS = 32  # more than the spans of one row of 128 tokens
-# What ends a document: `Source.document_boundary`, its bytes, its name
+SENTINELS = 32  # more than the spans in a row of 128 tokens
+# The boundary of documents: `Source.document_boundary`, its bytes, its name
 BOUNDARIES: dict[Literal["blank", "line", "file"], tuple[bytes, str]] = {
     "blank": (b"\n\n", "a blank line"),
     "line": (b"\n", "the end of a line"),
@@ -43,7 +43,7 @@ ADAM = R.AdamW(lr=1e-3, betas=(0.9, 0.98), eps=1e-6)
 
 
 class Objective(NamedTuple):
-    """What a first recipe of one objective has, for a vocabulary and a row of so many tokens."""
+    """The parts of a recipe that depend on the objective, for a vocabulary and a row length."""
 
     title: str
     architecture: str
@@ -123,7 +123,7 @@ def denoising(vocab: int, length: int) -> Objective:
     )
 
 
-# The first is that of pre-training where none is named
+# The first one is the default of pre-training
 OBJECTIVES: dict[str, Callable[[int, int], Objective]] = {
     "pretrain": causal_lm,
     "causal-lm": causal_lm,
@@ -138,11 +138,11 @@ OBJECTIVES: dict[str, Callable[[int, int], Objective]] = {
 
 
 def with_boundary(table: Table) -> tuple[Table, R.Documents, str]:
-    """Return texts with what ends a document: their table, the row schema, and a phrase."""
+    """Return the table of texts with its document boundary, the row schema, and a phrase."""
     if table.format == "text":
         check_columns_exist({"text": ""}, table.requested)
         head = read_head(expand(table.source.paths)[0]).replace(b"\r\n", b"\n").strip()
-        # A part of a file of one line holds no whole line
+        # A part of a file with one line has no complete line
         boundary = next(name for name, (mark, _) in BOUNDARIES.items() if mark in head)
         table = table.with_source(replace(table.source, document_boundary=boundary))
         table.sample()
@@ -153,11 +153,11 @@ def with_boundary(table: Table) -> tuple[Table, R.Documents, str]:
     except ValueError as error:
         raise ValueError(f"{table.path}: {error}") from None
     assert isinstance(row, R.Documents)
-    return table, row, f"the end of a row, whose text is in {quoted_columns(row)}"
+    return table, row, f"the end of a row, with the text in {quoted_columns(row)}"
 
 
 def suggest_pretraining(tables: Tables, objective_name: str, budget: Budget) -> Suggestion:
-    """Return a small model for an objective: a key of `OBJECTIVES`."""
+    """Return a suggestion for a small model with an objective, a key of `OBJECTIVES`."""
     table, row, unit = with_boundary(tables.train)
     files = table.source.paths
     size = sum(piece.size for piece in split_source(table.source))
@@ -166,7 +166,7 @@ def suggest_pretraining(tables: Tables, objective_name: str, budget: Budget) -> 
     length = 1 << int(min(7, max(4, log2(max(tokens, 1) / 200))))
     if tokens < 20 * length:
         raise ValueError(
-            f"{join_names(files)} holds about {size:,} bytes, too few to pre-train on; give more "
+            f"{join_names(files)} has about {size:,} bytes, too few for pre-training; give more "
             "text, or fine-tune with weft tune"
         )
     length = budget.max_length or length
@@ -177,7 +177,7 @@ def suggest_pretraining(tables: Tables, objective_name: str, budget: Budget) -> 
     tokenizer = R.ByteBPE(vocab_size=vocab, sentinels=objective.sentinels)
     return Suggestion(
         objective_name,
-        f"{objective.title} of {join_names(files)}: {objective.architecture}, made small.",
+        f"{objective.title} of {join_names(files)}: {objective.architecture}, small.",
         {
             "text": f"{size:,} bytes ({table.format}), about {tokens:,.0f} tokens",
             "documents": f"end at {unit}",
@@ -194,7 +194,7 @@ def suggest_pretraining(tables: Tables, objective_name: str, budget: Budget) -> 
         )
         | {"optimiser": objective.optimiser},
         COMMENTS
-        | {"model": "weft families lists other architectures, such as weft.llama and weft.bert"},
+        | {"model": "weft families lists more architectures, such as weft.llama and weft.bert"},
         objective.use,
         objective.constants,
     )

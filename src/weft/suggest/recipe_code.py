@@ -1,5 +1,5 @@
-"""From values to the text of a recipe: Python as ruff formats it, since every call that has
-arguments is broken into lines.
+"""Recipe values as Python source, formatted as by ruff, with each call with arguments broken into
+lines.
 """
 
 from collections.abc import Callable
@@ -10,29 +10,27 @@ from typing import Any, NamedTuple
 from .. import recipe as R
 from ..families import family
 
-WIDTH = 100  # of a line, as in this project
+WIDTH = 100  # maximum line length, as in this project
 INDENT = "    "
-USER_CODE = "weft.support.user_code."  # where the parts of a user's own file are
+USER_CODE = "weft.support.user_code."  # module prefix of user code
 
 
 class Call(NamedTuple):
-    """A call that is no value of a recipe, such as that of a family:
-    `weft.bert("tiny", vocab_size=8192)`.
-    """
+    """A call that is not a recipe value, such as `weft.bert("tiny", vocab_size=8192)`."""
 
     function: str
     arguments: dict[str, Any]
-    first: Any = None  # the argument without a name
+    first: Any = None  # the positional argument
 
 
 class Name(NamedTuple):
-    """A variable, or any other piece of code."""
+    """A variable, or any other expression."""
 
     text: str
 
 
 def evaluate(value: Any, constants: dict[str, Any]) -> Any:
-    """Return what the code of a value would give; `constants` are its variables."""
+    """Return the value of an expression; `constants` are its variables."""
     if isinstance(value, Name):
         variable, *attributes = value.text.split(".")
         part = evaluate(constants[variable], constants)
@@ -47,7 +45,7 @@ def evaluate(value: Any, constants: dict[str, Any]) -> Any:
 
 
 def function_named(name: str) -> Callable[..., Any]:
-    """Return a family, a class of a recipe, or `dataclasses.replace`."""
+    """Return a family, a recipe class, or `dataclasses.replace` by name."""
     if name == "replace":
         return replace
     function: Callable[..., Any] = (
@@ -57,9 +55,7 @@ def function_named(name: str) -> Callable[..., Any]:
 
 
 def code(value: Any, column: int = 0, indent: str = "") -> str:
-    """Return the code of a value whose first character stands at `column` of a line that is
-    indented by `indent`.
-    """
+    """Return the source of a value that starts at `column` of a line with indentation `indent`."""
     if isinstance(value, Name):
         return value.text
     if isinstance(value, Call):
@@ -73,8 +69,8 @@ def code(value: Any, column: int = 0, indent: str = "") -> str:
 
 
 def class_code(kind: type) -> str:
-    """Return how a class is named: one of `weft.recipe` and of a user's file by its name alone,
-    others as `weft.Name`.
+    """Return the name of a class in the source: bare for classes of `weft.recipe` and of user
+    files, `weft.Name` for others.
     """
     is_imported = kind.__name__ in R.__all__ or kind.__module__.startswith(USER_CODE)
     return kind.__name__ if is_imported else f"weft.{kind.__name__}"
@@ -116,8 +112,8 @@ def tuple_code(items: tuple[Any, ...], column: int, indent: str) -> str:
 
 
 def text_code(text: str) -> str:
-    """Return a string as ruff writes it: in double quotes, unless single ones need fewer
-    backslashes.
+    """Return a string literal as ruff writes it: with double quotes, unless single quotes need
+    fewer backslashes.
     """
     plain = repr(text)
     if plain.startswith('"') or '"' in text:
@@ -126,7 +122,7 @@ def text_code(text: str) -> str:
 
 
 def value_names(value: Any) -> set[tuple[str, str]]:
-    """Return the modules and names that the code of a value imports."""
+    """Return the modules and names that the source of a value imports."""
     if isinstance(value, Name):
         return set()
     if isinstance(value, Call):
@@ -146,7 +142,7 @@ def value_names(value: Any) -> set[tuple[str, str]]:
 def name_shared_source(
     constants: dict[str, Any], values: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Write the source once where training and validation are parts of the same files."""
+    """Write the source once if training and validation are parts of the same files."""
     data = values["data"]
     if replace(data.train, fraction=data.valid.fraction) != data.valid:
         return constants, values
@@ -157,14 +153,14 @@ def name_shared_source(
 
 
 def uses_replace(value: Any) -> bool:
-    """Return whether the code of a value calls `dataclasses.replace`."""
+    """Return whether the source of a value calls `dataclasses.replace`."""
     if not isinstance(value, Call):
         return False
     return value.function == "replace" or any(map(uses_replace, value.arguments.values()))
 
 
 def import_code(names: set[tuple[str, str]]) -> str:
-    """Return the imports of names from modules, as ruff sorts them."""
+    """Return the import statements for names, sorted as by ruff."""
     text = "import weft\n"
     for module in sorted({module for module, _ in names}):
         inside = [name for of_module, name in names if of_module == module]
@@ -194,9 +190,9 @@ def recipe_code(
     """Return the text of a recipe file.
 
     Args:
-        docstring: what the file is.
+        docstring: the docstring of the file.
         values: the fields of the recipe.
-        comments: what is said above a field.
+        comments: comments above fields, by field.
         constants: variables above the recipe.
     """
     constants, values = name_shared_source(constants, values)

@@ -1,4 +1,4 @@
-"""Training and validation data: other files, or a part that is held out."""
+"""Training and validation data: separate files, or a held-out part."""
 
 from dataclasses import replace
 from math import ceil, floor
@@ -16,15 +16,15 @@ from ..data.reading.table import Table, Tables, UsableRows
 from .suggestion import join_names
 
 HELD_OUT = 0.1  # of the rows
-LEAST = 5  # rows that validate, where consecutive ones are held out
+LEAST = 5  # minimum validation rows of a consecutive split
 
 
 class Split(NamedTuple):
     train: R.Source
     valid: R.Source
-    description: str  # of what validates
-    train_rows: int  # about
-    max_bad_rows: float  # the largest fraction of rows that may be set aside on each side
+    description: str  # of the validation data
+    train_rows: int  # approximate
+    max_bad_rows: float  # largest fraction of skipped rows per side
 
     def data(self, row: R.RowSchema, tokenizer: R.TokenizerSpec | None = None) -> R.Data:
         """Return the data of a recipe."""
@@ -37,7 +37,7 @@ class Split(NamedTuple):
         )
 
     def facts(self, *warnings: str) -> dict[str, str]:
-        """Return what validates, and the warnings that there are."""
+        """Return the facts on validation, with any warnings."""
         facts = {"validation": self.description}
         text = "; ".join(filter(None, warnings))
         return facts | {"warning": text} if text else facts
@@ -46,13 +46,13 @@ class Split(NamedTuple):
 def split_tables(
     tables: Tables, row: R.RowSchema, usable: UsableRows, count: int | None = None
 ) -> Split:
-    """Return what is trained on and what validates.
+    """Return the split into training and validation data.
 
     Args:
         tables: the data.
-        row: what both tables hold.
-        usable: the training rows, and those that are set aside.
-        count: number of training rows (default: of `usable`).
+        row: the row schema of both tables.
+        usable: the usable training rows, and the skipped ones.
+        count: the number of training rows (default: that of `usable`).
     """
     table, valid, seed = tables
     count = len(usable.rows) if count is None else count
@@ -74,7 +74,7 @@ def split_tables(
 
 
 def validate_on(table: Table, valid: Table, row: R.RowSchema, rows: int) -> Split:
-    """Validate on other files; ValueError if they lack a column that is read."""
+    """Validate on other files; raise ValueError if they lack a required column."""
     try:
         check_columns_exist(dict.fromkeys(valid.columns), row.columns)
     except ValueError as error:
@@ -84,7 +84,7 @@ def validate_on(table: Table, valid: Table, row: R.RowSchema, rows: int) -> Spli
 
 
 def hold_out_last(table: Table, rows: int, description: str) -> Split:
-    """Hold out the last tenth; of few rows more, so that some are left to validate on."""
+    """Hold out the last tenth, or more for few rows, so that enough rows validate."""
     share = round(1 - max(HELD_OUT, min(0.5, LEAST / max(rows, 1))), 2)
     train = table.part(0.0, share).source
     valid = table.part(share, 1.0).source
@@ -98,7 +98,7 @@ def hold_out_last(table: Table, rows: int, description: str) -> Split:
 
 
 def hold_out_articles(table: Table, articles: int, questions: int) -> Split:
-    """Hold out the last tenth of the articles, so that no context is on both sides."""
+    """Hold out the last tenth of the articles, so that no context is in both parts."""
     count = max(1, round(HELD_OUT * articles))
     share = shortest_between(1 - count / articles, 1 - (count - 0.99) / articles)
     train = table.part(0.0, share).source
@@ -114,7 +114,7 @@ def hold_out_articles(table: Table, articles: int, questions: int) -> Split:
 
 
 def hold_out_random(table: Table, usable: UsableRows, seed: int) -> Split:
-    """Hold out a tenth of the rows: always the same ones of the same files, without writing any."""
+    """Hold out a tenth of the rows, always the same for the same files, without writing any."""
     total = len(usable.rows)
     if total < 2:
         raise ValueError(f"{table.path}: one row cannot be split; give --valid")
@@ -133,8 +133,8 @@ def hold_out_random(table: Table, usable: UsableRows, seed: int) -> Split:
 
 
 def needed_limit(good: int, bad: int, limit: float) -> float:
-    """Return the fraction of rows that may be set aside on one side of a split: more where chance
-    gave it more than its share.
+    """Return the fraction of rows that may be skipped in one part of a split: more if that part has
+    more than its share of bad rows.
     """
     if bad <= allowed_bad_rows(good + bad, limit):
         return limit
@@ -142,7 +142,7 @@ def needed_limit(good: int, bad: int, limit: float) -> float:
 
 
 def shortest_between(low: float, high: float) -> float:
-    """Return the number with the fewest digits that is above `low` and at most `high`."""
+    """Return the number with the fewest digits above `low` and at most `high`."""
     for digits in range(1, 17):
         scale = float(10**digits)
         number = round(floor(high * scale) / scale, digits)

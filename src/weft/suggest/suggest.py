@@ -1,4 +1,4 @@
-"""From a table to a recipe: of a task or an objective, from random weights or from a checkpoint."""
+"""Suggestion of a recipe for a table and a task, from random weights or a checkpoint."""
 
 import os
 import re
@@ -23,18 +23,22 @@ def suggest_recipe(
     *,
     valid: Table | None = None,
 ) -> R.Recipe:
-    """Suggest a recipe for a table. Nothing is written and nothing is trained.
+    """Suggest a recipe for a table. Writes nothing and trains nothing.
 
     Args:
         table: the training data, from `open_table`.
-        task: the name of a task, such as "classify", or of an objective of pre-training, such as
-            "masked-lm" (default: the one whose examples the table looks most like).
-        checkpoint: a folder, a run, or a name of the hub to start from (default: random weights).
-        budget: how long is trained, on how much at once (default: from the task and the data).
-        valid: the validation data (default: a part of the table that is held out).
+        task: the name of a task, such as "classify", or of a pre-training objective, such as
+            "masked-lm" (default: the best match for the table).
+        checkpoint: a folder, a run, or a hub name to start from (default: random weights).
+        budget: epochs, rows per step, tokens per row and validations (default: from the task and
+            the data).
+        valid: the validation data (default: a held-out part of the table).
+
+    Returns:
+        The recipe, whose run is called "mine".
 
     Raises:
-        ValueError: if the table does not fit the task or the checkpoint.
+        ValueError: if the table does not suit the task or the checkpoint.
     """
     start = None if checkpoint is None else open_checkpoint(checkpoint)
     tables = Tables(table, valid)
@@ -45,7 +49,7 @@ def suggest_recipe(
 
 
 def reopened(tables: Tables, task: str | None, checkpoint: Checkpoint | None) -> Tables:
-    """Open the files of tables again, as a task or a checkpoint reads them."""
+    """Reopen the files of tables as a task or a checkpoint expects them."""
     table, valid, _ = tables
     names = table.source.column_names if not table.source.has_header else ()
     reading = Reading(table.requested, names, table.label, table.max_bad_rows)
@@ -61,14 +65,14 @@ def suggest(
     budget: Budget = Budget(),
     tuning: FineTuning = FineTuning(),
 ) -> Suggestion:
-    """Suggest a recipe, and say why it is this one; `suggest_recipe` describes the arguments.
+    """Suggest a recipe with the facts behind it; `suggest_recipe` describes the arguments.
 
     Args:
         tables: the training and the validation data.
         task: the name of a task or of an objective.
-        checkpoint: what is fine-tuned.
-        budget: how long is trained.
-        tuning: how a checkpoint is fine-tuned.
+        checkpoint: the checkpoint to fine-tune.
+        budget: the training budget.
+        tuning: the fine-tuning settings.
     """
     if checkpoint is None:
         return suggest_from_scratch(tables, task, budget)

@@ -1,4 +1,4 @@
-"""A suggested recipe, what it was suggested for, and what every suggestion has in common."""
+"""The suggestion value: a recipe with the facts and comments behind it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,13 +10,13 @@ from .. import recipe as R
 from .. import spec as S
 from .recipe_code import evaluate
 
-NAMED_PATHS = 4  # of many, in a sentence
-RUN = "{run}"  # in the command that uses a trained model
+NAMED_PATHS = 4  # paths to print in a sentence
+RUN = "{run}"  # placeholder of the run in `Suggestion.use`
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a model is trained, on how much at once; None: from the task and the data.
+    """The training budget; None: from the task and the data.
 
     Attributes:
         epochs: passes over the data.
@@ -33,18 +33,18 @@ class Budget:
 
 @dataclass(frozen=True)
 class FineTuning:
-    """How a checkpoint is fine-tuned; None: from the data and the checkpoint.
+    """The settings of fine-tuning; None: from the data and the checkpoint.
 
     Attributes:
-        source_prefix: text before every source text, such as T5's name of a task.
-        label_texts: the text of each class, where a class is decoded as text.
-        metric: selects the best checkpoint.
-        dropout: probability of dropout.
+        source_prefix: the text before each source text, such as T5's name of a task.
+        label_texts: the text of each class, if a class is decoded as text.
+        metric: the metric that selects the best checkpoint.
+        dropout: the dropout probability.
         layer_mix: the layers that the head reads.
-        layer_decay: learning rate of each block relative to the one above it.
-        lm_weight: weight of GPT's auxiliary next-token loss.
-        trainable: the part that is trained.
-        image_size: pixels per side, if not those of the checkpoint.
+        layer_decay: the ratio of a block's learning rate to the next block's.
+        lm_weight: the weight of GPT's auxiliary next-token loss.
+        trainable: the trained part of the model.
+        image_size: pixels per side (default: the checkpoint's).
     """
 
     source_prefix: str = ""
@@ -60,19 +60,19 @@ class FineTuning:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A recipe, and why it is this one.
+    """A recipe with the facts and comments behind it.
 
     Attributes:
-        task: the name of the task, or of the objective of pre-training.
+        task: the name of the task or of the pre-training objective.
         title: one sentence.
-        facts: what the data and the model are, by name.
-        fields: of the recipe; a `Call` or a `Name` where code is shorter than the value.
-        comments: on fields of the recipe.
-        use: the command that uses the trained model, with `RUN` for its run.
-        constants: variables that the fields name.
+        facts: facts about the data and the model, by name.
+        fields: the fields of the recipe; a `Call` or a `Name` where code is shorter than the value.
+        comments: comments on the fields.
+        use: the command that uses the trained model, with `RUN` as its run.
+        constants: variables that the fields reference.
         summary: one sentence about the data.
-        notes: lines about rows that are set aside.
-        learning_rates: those worth trying, the largest first.
+        notes: lines about skipped rows.
+        learning_rates: rates to try, the largest first.
     """
 
     task: str
@@ -88,7 +88,7 @@ class Suggestion:
 
     @cached_property
     def recipe(self) -> R.Recipe:
-        """The recipe as a value; without a name, its run is called mine."""
+        """The recipe as a value; if unnamed, its run is called mine."""
         values = {name: evaluate(part, self.constants) for name, part in self.fields.items()}
         return R.Recipe(**{"name": "mine", **values})
 
@@ -103,8 +103,8 @@ def rounded_up(number: float, multiple: int, maximum: int) -> int:
 
 
 def vocabulary_size(characters: float) -> int:
-    """Return a vocabulary whose tokens occur often enough to be learned: about one per 200
-    characters.
+    """Return a vocabulary size with about one token per 200 characters, so that tokens are frequent
+    enough to be learned.
     """
     return min(32_768, max(512, 1 << max(0, round(log2(max(characters, 1) / 200)))))
 
@@ -114,7 +114,7 @@ def quoted_columns(row: R.RowSchema) -> str:
 
 
 def join_names(paths: Sequence[str]) -> str:
-    """Join the first of many paths."""
+    """Join the first few paths."""
     more = f" and {len(paths) - NAMED_PATHS:,} more" if len(paths) > NAMED_PATHS else ""
     return ", ".join(paths[:NAMED_PATHS]) + more
 
@@ -124,8 +124,8 @@ def count_steps(epochs: float, samples: float, per_step: float, max_steps: int) 
 
 
 def first_fields(model: Any, task: Any, data: R.Data, batch: Any, steps: int) -> dict[str, Any]:
-    """Return the fields of a recipe from random weights: a short warm-up, precision by the machine,
-    ten validations.
+    """Return the common fields of a recipe from random weights: a short warm-up, precision by
+    device, ten validations.
     """
     return {
         "model": model,
@@ -142,8 +142,8 @@ def first_fields(model: Any, task: Any, data: R.Data, batch: Any, steps: int) ->
 
 
 COMMENTS = {
-    "task": "the objective; its fields are in weft.recipe",
-    "data": "read once and prepared under prepared/; relative paths start where weft is called",
-    "steps": "more steps for more data; weft show on this file prints their cost",
-    "precision": "bf16 where the processor is fast at it, else fp32",
+    "task": "the objective; weft.recipe documents its fields",
+    "data": "prepared once under prepared/; relative paths start at the working directory",
+    "steps": "increase for more data; weft show on this file prints the cost",
+    "precision": "bf16 where the processor computes it fast, else fp32",
 }

@@ -1,5 +1,5 @@
-"""Text-to-text: which columns are source and target, and how a labelled row is written as text (T5,
-arXiv:1910.10683, section 2.4 and appendix D).
+"""Text-to-text data: the columns of source and target, and templates that write a labelled row as
+text (T5, arXiv:1910.10683, section 2.4 and appendix D).
 """
 
 from collections.abc import Sequence
@@ -32,25 +32,24 @@ SOURCE_TARGET_COLUMNS = (
 
 
 def is_text_to_text(task: str | None, checkpoint: Checkpoint, wording: FineTuning) -> bool:
-    """Return whether the data are read as text-to-text if they can be: if --task says so, or of an
-    encoder-decoder without --task.
+    """Return whether to read the data as text-to-text: if `task` requests it, or for an
+    encoder-decoder without a task.
     """
     if task in (None, TASK) and checkpoint.is_text_to_text:
         return True
     if task == TASK:
         raise ValueError(
             f"--task {TASK} needs an encoder-decoder with a language modelling head, such as T5 or "
-            "BART; "
-            f"{checkpoint.name} is none"
+            f"BART; {checkpoint.name} has another architecture"
         )
     if wording.source_prefix or wording.label_texts:
-        raise ValueError(f"--source-prefix and --label-texts are for --task {TASK}")
+        raise ValueError(f"--source-prefix and --label-texts need --task {TASK}")
     return False
 
 
 def find_text_to_text(tables: Tables, task: str | None, wording: FineTuning) -> Examples | None:
-    """Return the rows of a table as text-to-text: source and target texts, or texts and classes.
-    None: they are neither.
+    """Return the rows of a table as text-to-text: source and target texts, or texts and classes;
+    None if they are neither.
     """
     if (columns := source_target_columns(tables.train, task)) is not None:
         return find_pairs(tables, columns, wording)
@@ -62,15 +61,15 @@ def find_text_to_text(tables: Tables, task: str | None, wording: FineTuning) -> 
         return with_summary(detected, build_template(wording, texts, row.label, row.labels, first))
     if task == TASK:
         raise ValueError(
-            f"{tables.path}: which columns are the source and the target? Say --columns SOURCE "
+            f"{tables.path}: cannot infer the columns of source and target; give --columns SOURCE "
             "[SOURCE …] TARGET"
         )
     return None
 
 
 def find_pairs(tables: Tables, columns: list[str], wording: FineTuning) -> Examples:
-    """Return the rows of a table whose columns of source and target are known; targets that repeat
-    are labels.
+    """Return the rows of a table with known columns of source and target; repeated targets are
+    labels.
     """
     table, valid, _ = tables
     *texts, target = columns
@@ -84,7 +83,7 @@ def find_pairs(tables: Tables, columns: list[str], wording: FineTuning) -> Examp
 
 
 def source_target_columns(table: Table, task: str | None) -> list[str] | None:
-    """Return the columns of the source, then the target; None if the table has no such columns."""
+    """Return the columns of the source, then the target; None if the table lacks them."""
     if table.format == "parallel":
         return ["source", "target"]
     rows = [item.fields for item in table.rows]
@@ -117,8 +116,8 @@ def build_template(
     labels: tuple[str, ...] | None,
     first: Fields,
 ) -> R.TemplatedPairs:
-    """Return the template: the prefix, then the text; several texts each follow the name of their
-    column, as in T5.
+    """Return the template: the prefix, then the text; several texts each follow their column name,
+    as in T5.
     """
     body = (
         f"{{{texts[0]}}}" if len(texts) == 1 else " ".join(f"{name}: {{{name}}}" for name in texts)
@@ -132,7 +131,7 @@ def build_template(
     wrong = next((name for name in schema.template_columns if name not in first), None)
     if wrong is not None:
         raise ValueError(
-            f"--source-prefix {wording.source_prefix!r}: there is no column {wrong!r}; "
+            f"--source-prefix {wording.source_prefix!r}: unknown column {wrong!r}; "
             f"{suggest(wrong, list(map(str, first)))}"
         )
     return schema

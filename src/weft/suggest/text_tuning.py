@@ -1,4 +1,4 @@
-"""A recipe that fine-tunes a checkpoint on texts."""
+"""Recipes that fine-tune a checkpoint on texts."""
 
 from dataclasses import fields
 from typing import Any
@@ -25,11 +25,10 @@ def suggest_text_tuning(
     tuning: FineTuning,
     budget: Budget,
 ) -> Suggestion:
-    """Return the recipe that fine-tunes a checkpoint on texts, as `suggest` does."""
+    """Return the recipe that fine-tunes a checkpoint on texts; `suggest` describes the
+    arguments."""
     if tuning.image_size is not None:
-        raise ValueError(
-            f"--image-size is for images, and {checkpoint.name} reads text; leave it out"
-        )
+        raise ValueError(f"--image-size is for images, and {checkpoint.name} reads text; remove it")
     examples = find_for_model(tables, task, checkpoint, tuning)
     spec = with_text_head(checkpoint, examples.kind, examples.labels, tuning.dropout)
     spec = with_layer_mix(spec, tuning.layer_mix)
@@ -56,8 +55,8 @@ def suggest_text_tuning(
 def find_for_model(
     tables: Tables, task: str | None, checkpoint: Checkpoint, wording: FineTuning
 ) -> Examples:
-    """Find the task for this model. A decoder reads two texts and a score in both orders: GPT's
-    similarity.
+    """Detect the task for this model. A decoder reads two texts and a score in both orders, as GPT
+    does for similarity.
     """
     if is_text_to_text(task, checkpoint, wording):
         examples = find_text_to_text(tables, task, wording)
@@ -80,7 +79,7 @@ def find_for_model(
 def task_value(
     examples: Examples, spec: S.Spec, checkpoint: Checkpoint, lm_weight: float
 ) -> R.Task:
-    """Return the task as the checkpoint does it."""
+    """Return the task value, configured for the checkpoint."""
     options = dict[str, Any]()
     names = {field.name for field in fields(examples.kind)}  # type: ignore[arg-type]
     if examples.kind.keeps_decoder and "input_format" in names:
@@ -92,9 +91,8 @@ def task_value(
         auxiliary = "lm_weight" in names and spec.decoder is not None
         if not auxiliary or checkpoint.spec.head != S.LMHead(tied=True):
             raise ValueError(
-                f"--lm-weight {lm_weight:g} is for texts, pairs and endings of a decoder whose "
-                "language modelling head is "
-                "its token table, such as GPT-2; leave it out"
+                f"--lm-weight {lm_weight:g} is for classify, pair and choose with a decoder whose "
+                "language modelling head is its token table, such as GPT-2; remove it"
             )
     return examples.kind.for_model(spec, **options)
 
@@ -102,14 +100,14 @@ def task_value(
 def row_and_length(
     examples: Examples, tokenizer_file: str, max_length: int | None, model_length: int
 ) -> tuple[R.RowSchema, int, int]:
-    """Return the row schema, the length of a row in tokens, and the number of rows, of which long
-    contexts give several.
+    """Return the row schema, the row length in tokens, and the number of rows; long contexts give
+    several rows.
 
     Args:
-        examples: what is trained on.
-        tokenizer_file: of the checkpoint.
-        max_length: that the user gives (default: from the data).
-        model_length: the largest length that the model reads.
+        examples: the training data.
+        tokenizer_file: the tokenizer of the checkpoint.
+        max_length: the length that the user gives (default: from the data).
+        most: the maximum length of the model.
     """
     tokenizer = Tokenizer.load(tokenizer_file)
     row = examples.row

@@ -1,4 +1,4 @@
-"""Recipes for texts from random weights: labelled texts, and pairs of texts."""
+"""Recipes for texts from random weights: labelled texts and pairs of texts."""
 
 from typing import Any, NamedTuple
 
@@ -26,19 +26,19 @@ from .suggestion import (
 from .text_to_text import find_text_to_text
 
 BATCH_SIZE = 32
-TOKENS_PER_STEP = 2048  # of pairs, on each side
+TOKENS_PER_STEP = 2048  # of pairs, per side
 SMALL_TRANSFORMER = {"depth": 3, "width": 256, "heads": 4, "hidden": 1024}
-FINE_TUNE = "nothing is pre-trained; weft new --from and weft tune start from a published model"
+FINE_TUNE = "random weights; weft new --from and weft tune start from a published model"
 
 
 def shorten(text: str) -> str:
-    """Return the first words, without what a shell or a docstring would take for its own."""
+    """Return the first words, without characters special to a shell or a docstring."""
     words = " ".join(text.split(maxsplit=6)[:6])[:EXCERPT]
     return "".join(c for c in words if c.isprintable() and c not in '"`$!\\')
 
 
 def text_of_row(fields: dict[str, Any], row: R.RowSchema) -> str:
-    """Return all text of a row, of several endings the longest."""
+    """Return all text of a row; of several endings, the longest."""
     cells = [fields[name] for name in row.text_columns]
     if isinstance(row, R.ChoiceQuestions):
         endings = cells[1] if isinstance(cells[1], list) else cells[1:]
@@ -48,10 +48,10 @@ def text_of_row(fields: dict[str, Any], row: R.RowSchema) -> str:
 
 
 def check_pairs(path: str, row: R.RowSchema) -> None:
-    """Raise ValueError for rows of similarity without two texts."""
+    """Raise ValueError for similarity rows without two texts."""
     if not isinstance(row, R.LabelledTexts) or row.second_text is None:
         raise ValueError(
-            f"{path}: similarity reads two texts and a label; name them: --columns TEXT TEXT LABEL"
+            f"{path}: similarity needs two texts and a label; give --columns TEXT TEXT LABEL"
         )
 
 
@@ -59,8 +59,8 @@ def check_pairs(path: str, row: R.RowSchema) -> None:
 
 
 def suggest_labelled_texts(tables: Tables, task: str | None, budget: Budget) -> Suggestion:
-    """Return a small BERT for what `weft tune` fine-tunes: classes, numbers, endings, tags and
-    answers.
+    """Return a suggestion for a small BERT on a task of `weft tune`: classes, numbers, endings,
+    tags or answers.
     """
     examples = find_examples(tables, task)
     row = examples.row
@@ -81,7 +81,7 @@ def suggest_labelled_texts(tables: Tables, task: str | None, budget: Budget) -> 
             "rows": f"{len(texts):,} ({examples.train.format})",
             "text": quoted_columns(row),
             **label_fact(row),
-            "longest row": f"{length} tokens hold {COVERED:.0%} of the rows",
+            "longest row": f"{length} tokens cover {COVERED:.0%} of the rows",
             "vocabulary": f"{vocab:,} pieces of words",
             **split.facts(*examples.notes),
         },
@@ -113,8 +113,8 @@ def label_fact(row: R.RowSchema) -> dict[str, str]:
 
 
 def small_bert(examples: Examples, vocab: int, length: int) -> Call:
-    """Return a BERT with the head of a task. Without pre-training the mean of all tokens learns
-    faster than the first token.
+    """Return a BERT with the head of a task. Without pre-training, mean pooling learns faster than
+    the first token.
     """
     sizes = {"vocab_size": vocab, "positions": length, "init": S.NormalInit(std=0.05)}
     outputs = len(examples.labels or ()) or 1
@@ -136,7 +136,7 @@ def use_of(examples: Examples, text: str) -> str:
 
 
 class Pairs(NamedTuple):
-    """Sources and their targets, and what a recipe says about them."""
+    """Sources and targets, with facts about them."""
 
     row: R.SourceTargetPairs | R.TemplatedPairs
     split: Split
@@ -146,7 +146,7 @@ class Pairs(NamedTuple):
 
 
 def suggest_translation(tables: Tables, budget: Budget) -> Suggestion:
-    """Return the Transformer of 2017, made small, for sources and their targets."""
+    """Return a suggestion for a small Transformer of 2017 on sources and targets."""
     table = tables.train
     assert table.examined
     try:
@@ -156,12 +156,12 @@ def suggest_translation(tables: Tables, budget: Budget) -> Suggestion:
     assert isinstance(row, R.SourceTargetPairs)
     usable = table.usable(row)
     if not usable.rows:
-        raise ValueError(f"{', '.join(table.source.paths)}: there is no pair")
+        raise ValueError(f"{', '.join(table.source.paths)}: no pair of texts; give files with text")
     texts = texts_of(row, usable)
     source, target = map(shorten, texts[0])
     facts = {
         "pairs": f"{len(texts):,} ({table.format})",
-        "source": f"{row.source!r}, such as {source!r}; its language is not looked at",
+        "source": f"{row.source!r}, such as {source!r}; the language is not detected",
         "target": f"{row.target!r}, such as {target!r}",
     }
     pairs = Pairs(row, split_tables(tables, row, usable), texts, facts, usable.notes())
@@ -169,9 +169,7 @@ def suggest_translation(tables: Tables, budget: Budget) -> Suggestion:
 
 
 def suggest_text_to_text(tables: Tables, budget: Budget) -> Suggestion:
-    """Return the Transformer of 2017, made small, for texts to write for other texts or for
-    classes.
-    """
+    """Return a suggestion for a small Transformer of 2017 that writes target texts or classes."""
     examples = find_text_to_text(tables, "text2text", FineTuning())
     assert examples is not None
     row = examples.row
@@ -199,10 +197,10 @@ def suggest_pairs(name: str, task: R.Task, pairs: Pairs, budget: Budget) -> Sugg
     title = "Translation" if name == "translate" else "Text to text"
     return Suggestion(
         name,
-        f"{title} of {', '.join(split.train.paths)}: the Transformer of 2017, made small.",
+        f"{title} of {', '.join(split.train.paths)}: a small Transformer of 2017.",
         {
             **pairs.facts,
-            "longest row": f"{length} tokens hold {COVERED:.0%} of the pairs",
+            "longest row": f"{length} tokens cover {COVERED:.0%} of the pairs",
             "vocabulary": f"{vocab:,} pieces, shared by both sides",
             **split.facts(*pairs.notes),
         },
@@ -213,7 +211,7 @@ def suggest_pairs(name: str, task: R.Task, pairs: Pairs, budget: Budget) -> Sugg
             R.TokenBudget(tokens=max(TOKENS_PER_STEP, length), length=length),
             count_steps(budget.epochs or 20, tokens, TOKENS_PER_STEP, 20_000),
         ),
-        COMMENTS | {"batch": "about this many tokens per step on each side"},
+        COMMENTS | {"batch": "approximate tokens per step and side"},
         f'weft translate {RUN} "{shorten(pairs.texts[0][0])}"',
         notes=pairs.notes,
     )
