@@ -1,1 +1,1 @@
-"""What every layer uses: values, output, processes, storage, addresses. No torch."""
+"""Utilities for all layers: values, output, processes, storage, addresses. No torch."""

@@ -1,4 +1,4 @@
-"""Addresses such as s3://…, read and written through fsspec; errors are one line."""
+"""Addresses such as s3://…, read and written through fsspec, with one-line errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,20 +14,19 @@ def is_remote(path: str) -> bool:
 
 
 def filesystem(path: str) -> tuple[Any, str]:
-    """Return the fsspec file system of an address and the path in it; a local path never needs
-    it."""
+    """Return the fsspec file system of an address and the path in it; not for local paths."""
     try:
         import fsspec
     except ImportError:
         raise ValueError(
-            f"{path}: addresses are read through fsspec; pip install fsspec, or give a local path"
+            f"{path}: addresses need fsspec; pip install fsspec, or give a local path"
         ) from None
     try:
         system, inner = fsspec.core.url_to_fs(path)
     except ImportError as error:
-        hint = install_extra("s3") if path.startswith("s3://") else "install it"
+        hint = install_extra("s3") if path.startswith("s3://") else "install that package"
         raise ValueError(
-            f"{path}: this kind of address needs another package: {error}; {hint}, or give a "
+            f"{path}: this type of address needs another package: {error}; {hint}, or give a "
             "local path"
         ) from None
     return system, inner
@@ -35,8 +34,8 @@ def filesystem(path: str) -> tuple[Any, str]:
 
 @contextmanager
 def named_network_errors(path: str, verb: str = "read") -> Iterator[None]:
-    """Turn errors of the libraries for an address into a ValueError; a missing file stays
-    FileNotFoundError, unless it is written."""
+    """Convert errors of the address libraries to ValueError; reading a missing file still raises
+    FileNotFoundError."""
     try:
         yield
     except ValueError:
@@ -52,18 +51,17 @@ def named_network_errors(path: str, verb: str = "read") -> Iterator[None]:
 
 
 class ObjectStatus(NamedTuple):
-    """What `Path.stat` says, of an object."""
+    """The status of an object, like that of `Path.stat`."""
 
     st_size: int
 
 
 class ObjectPath:
-    """An object, or a folder of objects, by its address: the part of `pathlib.Path` that prepared
-    data needs.
+    """An object, or a folder of objects, by its address: the part of the `pathlib.Path` interface
+    that prepared data needs.
 
-    An object is written by one request, so that it is there whole or not at all; folders are only
-    the beginnings of names. The file system is looked up for each request, since after a fork the
-    old one belongs to the parent."""
+    One request writes an object, so that it is complete or absent; folders are only name prefixes.
+    Each request looks up the file system, since after a fork the old one belongs to the parent."""
 
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
@@ -112,9 +110,9 @@ class ObjectPath:
         return self.address.removeprefix(f"{root.address}/")
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """A folder needs no making."""
+        """Do nothing: folders exist only as name prefixes."""
 
-    # Requests. Listings are not cached: another process may have written.
+    # Requests. Listings are not cached, since another process may write.
 
     def system(self) -> tuple[Any, str]:
         system, inner = filesystem(self.address)
@@ -153,7 +151,7 @@ class ObjectPath:
             system.pipe_file(inner, content)
 
     def upload(self, local: Path) -> None:
-        """Copy a local file here; of a large one the parts become visible together."""
+        """Upload a local file; the parts of a large file become visible together."""
         system, inner = self.system()
         with named_network_errors(self.address, "written"):
             system.put_file(str(local), inner)
@@ -173,7 +171,7 @@ class ObjectPath:
                 raise
 
     def rglob(self, pattern: str) -> Iterator["ObjectPath"]:
-        """Yield the objects below, by name; none where nothing is."""
+        """Yield the objects below this prefix, sorted by name."""
         system, inner = self.system()
         names: list[str] = []
         with suppress(FileNotFoundError), named_network_errors(self.address):
@@ -184,7 +182,7 @@ class ObjectPath:
                 yield path
 
     def glob(self, pattern: str) -> Iterator["ObjectPath"]:
-        """Yield the objects whose name below this one matches, folder by folder."""
+        """Yield the objects below this prefix that match a pattern, folder by folder."""
         parts = pattern.split("/")
         for path in self.rglob(parts[-1]):
             names = path.relative_to(self).split("/")
@@ -196,7 +194,7 @@ Location = Path | ObjectPath
 
 
 def locate(path: "str | Location") -> Location:
-    """Return where a path or an address leads."""
+    """Return the location of a path or an address."""
     if isinstance(path, Path | ObjectPath):
         return path
     path = path.removeprefix("file://")
@@ -204,6 +202,6 @@ def locate(path: "str | Location") -> Location:
 
 
 def matching(folder: Location, pattern: str) -> list[Location]:
-    """Return what matches a pattern in a folder, by name."""
+    """Return the matches of a pattern in a folder, sorted by name."""
     paths: list[Location] = [*folder.glob(pattern)]
     return sorted(paths, key=str)

@@ -1,6 +1,4 @@
-"""Output: JSON for programs, text for people, a spinner while they wait. Nothing heavy is imported
-before it is needed.
-"""
+"""Output: JSON for programs, text for people, and spinners. Heavy packages are imported on use."""
 
 import json
 import os
@@ -12,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-Report = Callable[[str], None]  # takes one line for the user
-SPINNER_DELAY = 2.0  # seconds before a person wants to see that something happens
+Report = Callable[[str], None]  # called with one line for the user
+SPINNER_DELAY = 2.0  # seconds before a spinner appears
 
 
 def console(stderr: bool = False) -> "Console":
@@ -23,7 +21,7 @@ def console(stderr: bool = False) -> "Console":
 
 
 def print_result(as_json: bool, plain: Any, page: Callable[[int], Any]) -> None:
-    """Print JSON, or the page, which takes the width of the screen."""
+    """Print JSON, or the page, which receives the terminal width."""
     if as_json:
         print(json.dumps(plain, indent=1, ensure_ascii=False))
     else:
@@ -67,7 +65,7 @@ def format_number(number: float, unit: str = "") -> str:
         (1e6, "M"),
         (1e3, "k"),
     ):
-        if number >= 0.9995 * size:  # what three digits would round up to it
+        if number >= 0.9995 * size:  # values that three digits round up
             return f"{number / size:.3g} {letter}{unit}"
     return f"{number:.3g} {unit}".rstrip()
 

@@ -1,8 +1,6 @@
-"""How the packages that Weft does not need are installed."""
+"""Installation commands of optional packages."""
 
 
 def install_extra(name: str) -> str:
-    """Return the command that installs the packages of an extra. Weft is on no package index
-    yet.
-    """
+    """Return the command that installs an extra. Weft is not on a package index yet."""
     return f"pip install '.[{name}]' in the clone of Weft"

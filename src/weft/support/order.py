@@ -1,5 +1,4 @@
-"""The order of samples: a pure function of (seed, epoch, number of samples), read at any place
-without reading what is before it."""
+"""The order of samples: a pure function of (seed, epoch, number of samples) with random access."""
 
 from functools import lru_cache
 from hashlib import sha512
@@ -13,31 +12,31 @@ ODD_2 = np.uint64(0xD6E8FEB86659FD93)
 
 @lru_cache(maxsize=256)
 def hash_words(*key: int | str) -> tuple[int, ...]:
-    """Eight words of 64 bits from a key. SHA-512, so that neighbouring seeds and epochs have
-    nothing in common."""
+    """Return eight 64-bit words from a key. SHA-512 makes neighbouring seeds and epochs
+    independent."""
     digest = sha512(" ".join(map(str, key)).encode()).digest()
     return tuple(int.from_bytes(digest[i : i + 8], "little") for i in range(0, 64, 8))
 
 
 def random_position(*key: int | str) -> float:
-    """Return a number from 0 to 1, without 1, from a key. Nothing is cached, since each row of a
-    table has a key of its own."""
+    """Return a number in [0, 1) from a key. Nothing is cached, since each row of a table has its
+    own key."""
     digest = sha512(" ".join(map(str, ("position", *key))).encode()).digest()
     return (int.from_bytes(digest[:8], "little") >> 11) / 2**53
 
 
 def hash_to_int(*key: int) -> int:
-    """One number below 2 ** 63 from several."""
+    """Return one number below 2 ** 63 from several."""
     return hash_words("mix", *key)[0] >> 1
 
 
 def permute(index: np.ndarray | int, n: int, seed: int, *turn: int) -> np.ndarray:
-    """Where a shuffle of [0, n) puts `index`; `turn` is the epoch (and what else keys this
-    shuffle).
+    """Return the position of `index` in a shuffle of [0, n); `turn` is the epoch and other parts of
+    the key.
 
-    A Feistel network on the next power of two, walked until it falls below n (Black and Rogaway
-    2002, "Ciphers with Arbitrary Finite Domains", section 3): a bijection for any n. Changing one
-    bit here breaks every resume: golden values hold it."""
+    A Feistel network on the next power of two, repeated until the value is below n (Black and
+    Rogaway 2002, "Ciphers with Arbitrary Finite Domains", section 3): a bijection for any n.
+    Changing one bit of it breaks every resume; tests compare it with golden values."""
     permuted = np.array(index, np.uint64, ndmin=1)
     assert (permuted < n).all(), f"{index} is not below {n}"
     bits = max(4, (n - 1).bit_length())
@@ -54,7 +53,7 @@ def permute(index: np.ndarray | int, n: int, seed: int, *turn: int) -> np.ndarra
 
 
 def feistel_network(x: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
-    """A bijection of [0, 2 ** bits): each half in turn is changed by a hash of the other."""
+    """A bijection of [0, 2 ** bits): each half in turn is combined with a hash of the other."""
     low = bits // 2
     left = x >> np.uint64(low)
     right = x & np.uint64((1 << low) - 1)
@@ -72,9 +71,9 @@ def hash_half(x: np.ndarray, key: np.uint64, bits: int) -> np.ndarray:
 
 
 class Order:
-    """The endless stream of samples, epoch after epoch, each shuffled its own way. With `repeats`,
-    that many epochs share a shuffle and go through it together: a sample comes so many times in a
-    row, each time in another epoch, whose draws are others."""
+    """The infinite stream of samples, epoch after epoch, each with its own shuffle. With `repeats`,
+    that many epochs share a shuffle and interleave: a sample occurs that many times in a row, each
+    in another epoch with different random draws."""
 
     def __init__(self, n: int, seed: int, repeats: int = 1) -> None:
         self.n = n
@@ -84,8 +83,8 @@ class Order:
         self.ahead = (np.empty(0, np.int64), np.empty(0, np.int64))
 
     def at(self, position: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Epoch and index of the samples at positions `position`, `position` + 1, …; some more are
-        worked out than asked for."""
+        """Return epoch and index of the samples at positions `position`, `position` + 1, …;
+        computes some more than `count` in advance."""
         if not self.start <= position <= position + count <= self.start + len(self.ahead[0]):
             self.start = position
             self.ahead = self.compute(position, max(count, min(self.n, 2048)))
@@ -103,8 +102,7 @@ class Order:
 
 
 class SampleGenerators:
-    """Private generators of samples. One is set anew for each: it is good until the next is asked
-    for."""
+    """Random generators, one per sample. A generator is valid until the next call."""
 
     def __init__(self, seed: int) -> None:
         self.bits = np.random.Philox(key=np.array(hash_words("draw", seed)[:2], np.uint64))
@@ -113,7 +111,7 @@ class SampleGenerators:
 
     def generator_for(self, epoch: int, index: int) -> np.random.Generator:
         counter = self.fresh["state"]["counter"]
-        # the lowest word counts what is drawn
+        # The lowest word counts the draws
         counter[1] = index
         counter[2] = epoch
         self.bits.state = self.fresh
@@ -121,6 +119,6 @@ class SampleGenerators:
 
 
 def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
-    """The private generator of one sample in one epoch, the caller's to keep (Philox: Salmon et al.
-    2011, "Parallel Random Numbers: As Easy as 1, 2, 3", section 3.3)."""
+    """Return the random generator of one sample in one epoch (Philox: Salmon et al. 2011, "Parallel
+    Random Numbers: As Easy as 1, 2, 3", section 3.3)."""
     return SampleGenerators(seed).generator_for(epoch, index)

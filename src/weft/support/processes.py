@@ -1,4 +1,4 @@
-"""A process that works for another ends with it."""
+"""Child processes that end with their parent."""
 
 import ctypes
 import os
@@ -12,22 +12,22 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent ends, however that happens. On other
-    systems than Linux, do nothing.
+    """Ask the kernel to end this process when its parent ends. Does nothing on other systems than
+    Linux.
     """
     if sys.platform != "linux":
         return
     parent = os.getppid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the request to the kernel
+    if os.getppid() != parent:  # the parent ended before the request
         os._exit(1)
 
 
 @contextmanager
 def delayed_sigterm() -> Iterator[None]:
-    """Start processes that call `ignore_signals_of_others`: a SIGTERM reaches this process
-    afterwards, and them once they can tell who sent it. PyTorch's own handler ends a worker that
-    has not come so far.
+    """Start processes that call `ignore_signals_of_others`: a SIGTERM reaches this process after
+    the block, and the workers once they can identify the sender. Without this, PyTorch's handler
+    ends a worker that is still starting.
     """
     if sys.platform != "linux":
         yield
@@ -40,8 +40,8 @@ def delayed_sigterm() -> Iterator[None]:
 
 
 def ignore_signals_of_others() -> None:
-    """Leave it to the parent when this process ends. Ctrl-C and schedulers signal every process of
-    a job, and the parent needs its workers for the step at hand. Its own SIGTERM still ends this
+    """Ignore Ctrl-C and SIGTERM except from the parent. Schedulers signal every process of a job,
+    and the parent needs its workers for the current step. SIGTERM from the parent still ends this
     process: `multiprocessing` sends it at exit.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Importing a Python file that is not a part of a package: a recipe, or parts of the user."""
+"""Import of Python files outside a package: recipes and user code."""
 
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
@@ -7,8 +7,8 @@ from types import CodeType
 
 
 class UncachedLoader(SourceFileLoader):
-    """Compile a file at each import: the cache takes a version of the same size and second for the
-    same file.
+    """Compile a file at each import, since the bytecode cache cannot distinguish versions with the
+    same size and second.
     """
 
     def get_code(self, fullname: str) -> CodeType:
@@ -17,8 +17,8 @@ class UncachedLoader(SourceFileLoader):
 
 
 def module_spec_of_file(name: str, path: Path) -> tuple[ModuleSpec, UncachedLoader] | None:
-    """Return what imports a Python file as a module called `name`; None if the file's name does not
-    end in `.py`.
+    """Return the spec and loader that import a Python file as the module `name`; None if the file
+    name does not end in `.py`.
     """
     loader = UncachedLoader(name, str(path.absolute()))
     module_spec = spec_from_file_location(name, path, loader=loader)

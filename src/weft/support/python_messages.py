@@ -1,5 +1,5 @@
-"""Errors of functions that a command and a Python call share: they name commands and options, and a
-Python call names calls.
+"""Errors shared by commands and Python calls: converts commands and options in a message to Python
+calls and arguments.
 """
 
 import re
@@ -26,7 +26,7 @@ COMMANDS = (
 )
 SETTING = r"--set ([\w.*]+)=([^\s;,)]+)"
 WITH_OPTIONS = rf"weft ({FUNCTIONS}) (\S+)((?: --[a-z-]+ [^\s;,-][^\s;,]*)+)"
-# a task has its name after it; options of commands without a Python call stay as they are
+# A task is followed by its name; options of commands without a Python call are unchanged
 OPTION = (
     rf"(?:torchrun|weft [a-z]+) --\S+|--([a-z][a-z-]*)((?:{PLACEHOLDER})+|(?<=--task) "
     r"(?!out\b)[\w|]+)?"
@@ -34,11 +34,12 @@ OPTION = (
 
 
 def in_python(message: str, names: dict[str, str] | None = None) -> str:
-    """Return a message with its commands and options as Python calls and their arguments.
+    """Return a message with its commands and options as Python calls and arguments.
 
     Args:
-        message: names `weft tune M --data FILE`, `--learning-rates` or `--set steps=20`.
-        names: options that are arguments of another name in Python.
+        message: a message such as `weft tune M --data FILE`, `--learning-rates` or `--set
+            steps=20`.
+        names: the Python arguments of options with another name (default: none).
     """
 
     def argument(match: re.Match[str], renamed: dict[str, str] = names or {}) -> str:
@@ -65,12 +66,11 @@ def in_python(message: str, names: dict[str, str] | None = None) -> str:
 
 
 def python_errors(**names: str) -> Callable[[F], F]:
-    """Decorate a public function whose errors may come from what a command calls too; of a
-    generator, also those of its steps.
+    """Decorate a public function that shares errors with a command; for a generator, this includes
+    errors of its steps.
 
     Args:
-        names: options of the command that are arguments of another name here, such as
-            set="overrides".
+        names: the Python arguments of options with another name, such as set="overrides".
     """
 
     def reworded(error: Exception) -> Exception:
@@ -101,7 +101,8 @@ def python_errors(**names: str) -> Callable[[F], F]:
 
 
 def python_reports(function: F) -> F:
-    """Decorate a public function whose keyword `report` takes lines that a command prints too."""
+    """Decorate a public function whose `report` argument receives lines that a command prints
+    too."""
     default = signature(function).parameters["report"].default
 
     @wraps(function)

@@ -1,9 +1,9 @@
-"""Every choice by name: open sum types whose members may come from a user's own file. No torch.
+"""The registry of choices by name: open sum types that user code can extend. No torch.
 
 A *value* is a frozen, validated dataclass that subclasses an open base such as `Norm`; its class
-name is its `kind` in JSON and on the command line. What builds it is registered beside it, as a
-class or as "module:name", so that torch is imported only when something is built. A *named* thing
-is not a value: a data format, a metric, an attention backend, a family.
+name is its `kind` in JSON and on the command line. Its implementation is registered with
+`implements`, as a class or as "module:name", so that torch is imported only when something is
+built. A *named* thing is not a value: a data format, a metric, an attention backend, a family.
 """
 
 from collections.abc import Callable
@@ -31,8 +31,8 @@ from .value_tree import format_tree
 
 T = TypeVar("T")
 F = TypeVar("F")
-# An open base such as Norm is a plain class, checked by isinstance: that is what
-# `arbitrary_types_allowed` means here.
+# An open base such as Norm is a plain class, checked by isinstance, which
+# `arbitrary_types_allowed` permits.
 CHECKED = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
 CHOICES: dict[str, type] = {}
 IMPLEMENTATIONS: dict[type, Any] = {}
@@ -40,7 +40,7 @@ NAMED: dict[type, dict[str, Any]] = {}
 
 
 class Named:
-    """Base of what is registered by its `name` and is not part of a spec or a recipe: formats,
+    """Base of things registered by `name` that are not part of a spec or a recipe: formats,
     metrics, families.
     """
 
@@ -48,9 +48,8 @@ class Named:
 
     @property
     def origin(self) -> tuple[str, str]:
-        """Where it is defined: the same place may register its name again, as a notebook's cell
-        does.
-        """
+        """The place of the definition, which may register its name again, as a notebook cell
+        does."""
         return place_of(type(self))
 
 
@@ -59,7 +58,7 @@ class Named:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def choice(cls: type[T]) -> type[T]:
-    """Make a frozen value class whose fields are validated, and register it under its name.
+    """Make a frozen value class with validated fields, and register it under its name.
 
     Raises:
         ValueError: if another class is registered under this name.
@@ -68,7 +67,7 @@ def choice(cls: type[T]) -> type[T]:
     before = CHOICES.get(value.__name__)
     if before is not None and place_of(before) != place_of(value):
         raise ValueError(
-            f"a choice named {value.__name__!r} is already registered by {before.__module__}; pick "
+            f"a choice named {value.__name__!r} is already registered by {before.__module__}; use "
             "another name"
         )
     validate: Callable[..., None] = value.__init__
@@ -102,7 +101,7 @@ def place_of(thing: Any) -> tuple[str, str]:
 
 
 def _as_tuple(part: Any) -> Any:
-    """A list is accepted where a tuple is stored, at any depth."""
+    """Convert lists to tuples at any depth."""
     return tuple(map(_as_tuple, part)) if isinstance(part, list) else part
 
 
@@ -118,7 +117,7 @@ class TypeInWords(str):
 
 
 class ReadableSignature:
-    """The signature of a value with types in words, made when help() or an editor first looks."""
+    """The signature of a value class with readable types, computed on first access."""
 
     def __get__(self, instance: object, owner: type) -> Signature:
         if instance is not None:
@@ -126,7 +125,7 @@ class ReadableSignature:
         try:
             types = get_type_hints(owner)
         except NameError:
-            # annotations in quotes that name something local
+            # Quoted annotations of local names
             types = {}
         return Signature(
             [
@@ -142,7 +141,7 @@ class ReadableSignature:
 
 
 def type_in_words(annotation: Any) -> str:
-    """Return an annotation as its author writes it, such as `int | None`."""
+    """Return an annotation as written in the source, such as `int | None`."""
     origin = get_origin(annotation)
     parts = get_args(annotation)
     if origin in (Union, UnionType):
@@ -160,7 +159,7 @@ def type_in_words(annotation: Any) -> str:
 
 
 def explain_validation_error(cls: type, problems: list[Any]) -> str:
-    """Describe what is wrong with one field in one line: a union reports one problem per member."""
+    """Describe an invalid field in one line; a union reports one problem per member."""
     problem = problems[0]
     kinds = [kind for p in problems for kind in _expected_kinds(p)]
     name = str(problem["loc"][0]) if problem["loc"] else ""
@@ -179,8 +178,8 @@ def explain_validation_error(cls: type, problems: list[Any]) -> str:
         )
     if problem["type"] == "tuple_type":
         return (
-            f"{cls.__name__}.{name} = {shown_input}: give a tuple, or at the command line a "
-            "list in quotes: '[…, …]'"
+            f"{cls.__name__}.{name} = {shown_input}: give a tuple; on the command line, a "
+            "quoted list: '[…, …]'"
         )
     messages = dict.fromkeys(
         f"{p['msg'][:1].lower()}{p['msg'][1:]}" for p in problems if p["input"] is problem["input"]
@@ -201,17 +200,17 @@ def _expected_kinds(problem: Any) -> list[str]:
 
 
 def members(base: type[T]) -> list[type[T]]:
-    """Return every registered value class of an open base, in the order of registration."""
+    """Return every registered value class of an open base, in order of registration."""
     return [cls for cls in CHOICES.values() if issubclass(cls, base)]
 
 
 def implements(value: type, target: str | None = None) -> Callable[[F], F]:
-    """Register what builds a value: decorate a class or a function, or give "module:name" as
-    `target`.
+    """Register the implementation of a value: decorate a class or a function, or give "module:name"
+    as `target`.
 
     Args:
         value: the value class.
-        target: "module:name", imported when it is first needed.
+        target: "module:name", imported on first use (default: the decorated object).
     """
 
     def decorator(builder: F) -> F:
@@ -224,8 +223,8 @@ def implements(value: type, target: str | None = None) -> Callable[[F], F]:
 
 
 def implementation(value: object) -> Any:
-    """Return what builds `value` (a value or its class), importing it now if it was registered by
-    name.
+    """Return the implementation of `value` (a value or its class), importing it if it was
+    registered by name.
     """
     cls = value if isinstance(value, type) else type(value)
     for base in cls.__mro__:
@@ -233,28 +232,28 @@ def implementation(value: object) -> Any:
             IMPLEMENTATIONS[base] = resolved = resolve(IMPLEMENTATIONS[base])
             return resolved
     raise ValueError(
-        f"nothing builds {cls.__name__}; decorate a class with @weft.implements({cls.__name__})"
+        f"{cls.__name__} has no implementation; decorate one with @weft.implements({cls.__name__})"
     )
 
 
 def resolve(target: Any) -> Any:
-    """Return `target`, or what "module:name" names, importing the module now."""
+    """Return `target`, or the object of "module:name", importing the module."""
     if not isinstance(target, str):
         return target
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)
 
 
-# Named things
+# Registry by name
 
 
 def register_named(base: type, name: str, thing: Any) -> None:
-    """Register `thing`, or "module:name" where it is found, as the `base` called `name`."""
+    """Register `thing`, or "module:name", as the `base` called `name`."""
     table = NAMED.setdefault(base, {})
     before = table.get(name)
     if before is not None and _origin(before) != _origin(thing):
         raise ValueError(
-            f"a {base.__name__} named {name!r} is already registered; pick another name"
+            f"a {base.__name__} named {name!r} is already registered; use another name"
         )
     table[name] = thing
 
@@ -266,24 +265,24 @@ def _origin(thing: Any) -> tuple[str, str]:
 
 
 def names(base: type) -> list[str]:
-    """Return the names of everything registered under `base`, in the order of registration."""
+    """Return the names of everything registered under `base`, in order of registration."""
     return list(NAMED.get(base, {}))
 
 
 def named(base: type, name: str) -> Any:
-    """Return the `base` registered as `name`, importing it now if need be.
+    """Return the `base` registered as `name`, importing it if needed.
 
     Raises:
-        ValueError: if there is none; the message says which name is nearest.
+        ValueError: if the name is unknown; the message suggests the closest name.
     """
     table = NAMED.get(base, {})
     if name not in table:
-        raise ValueError(f"no {base.__name__} is named {name!r}; {suggest(name, list(table))}")
+        raise ValueError(f"unknown {base.__name__} {name!r}; {suggest(name, list(table))}")
     table[name] = thing = resolve(table[name])
     return thing
 
 
-# The door for a user's own parts
+# Registration of user code
 
 
 @overload
@@ -291,12 +290,20 @@ def register(thing: T) -> T: ...
 @overload
 def register(thing: type, name: str) -> Callable[[F], F]: ...
 def register(thing: Any, name: str | None = None) -> Any:
-    """Add a part of one's own.
+    """Register user code.
 
-    `@weft.register` above a class that subclasses an open base makes it a value
-    (`class ScaleNorm(weft.Norm)`) or, if the base is registered by name, adds one instance of it
-    under its `name` (`class Fasta(weft.Format)`). `@weft.register(weft.Metric, "recall_at_1")` adds
-    a function under a name, and `weft.register(weft.Family("opt", …))` an instance under its own.
+    `@weft.register` on a class that subclasses an open base makes it a value
+    (`class ScaleNorm(weft.Norm)`) or, if the base is registered by name, adds one instance under
+    its `name` (`class Fasta(weft.Format)`). `@weft.register(weft.Metric, "recall_at_1")` adds a
+    function under a name, and `weft.register(weft.Family("opt", …))` an instance under its own
+    name.
+
+    Args:
+        thing: a class, an instance, or with `name` an open base.
+        name: the name of the decorated function (default: the name of `thing`).
+
+    Returns:
+        The registered class or instance, or a decorator if `name` is given.
     """
     if name is not None:
 

@@ -1,5 +1,5 @@
-"""Python files of parts, the user's own, that are imported before a recipe or a model is read,
-their SHA-256 stored in the run.
+"""Python files with user code, imported before a recipe or a model is read; the run stores their
+SHA-256.
 
 A file `scale_norm.py` becomes the module `weft.support.user_code.scale_norm`, in worker processes
 too: their environment names it.
@@ -21,23 +21,23 @@ FILE = "code.json"
 
 
 class CodeFile(NamedTuple):
-    """A file that was imported."""
+    """An imported file."""
 
     path: str
     sha256: str
 
 
-LOADED: dict[str, CodeFile] = {}  # by the name of the module
+LOADED: dict[str, CodeFile] = {}  # by module name
 
 
 def load_code(paths: list[str]) -> None:
-    """Import files of user-defined parts, each once, under `weft.support.user_code`.
+    """Import files of user code, each once, under `weft.support.user_code`.
 
     Args:
-        paths: Python files.
+        paths: the Python files.
 
     Raises:
-        ValueError: if a file is missing, cannot be imported, or has the name of another.
+        ValueError: if a file is missing, cannot be imported, or has the module name of another.
     """
     for path in map(os.path.realpath, paths):
         name = Path(path).stem
@@ -64,26 +64,26 @@ def file_sha256(path: str) -> str:
 def import_file(name: str, path: str) -> None:
     importable = module_spec_of_file(f"{__name__}.{name}", Path(path))
     if importable is None:
-        raise ValueError(f"--code {path}: not a Python file; its name ends in .py")
+        raise ValueError(f"--code {path}: not a Python file; give a file that ends in .py")
     module_spec, loader = importable
     module = sys.modules[module_spec.name] = module_from_spec(module_spec)
     try:
         loader.exec_module(module)
-    except Exception as error:  # the user's own program
+    except Exception as error:  # user code may raise anything
         del sys.modules[module_spec.name]
         raise ValueError(f"--code {path}: {type(error).__name__}: {error}") from error
 
 
 def load_code_of_environment() -> None:
-    """Import what the parent process had imported: the first thing that a worker does."""
+    """Import the files of the parent process; a worker calls this first."""
     load_code([path for path in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if path])
 
 
-# Beside a run
+# User code of a run
 
 
 def store_code(folder: Path) -> None:
-    """Keep path and SHA-256 of every imported file in a run's folder."""
+    """Store path and SHA-256 of every imported file in the run directory."""
     if LOADED:
         write_if_changed(
             folder / FILE, seal_json({name: code._asdict() for name, code in LOADED.items()})
@@ -91,17 +91,18 @@ def store_code(folder: Path) -> None:
 
 
 def load_code_of_run(folder: Path, changed: bool = False) -> None:
-    """Import the files that a run began with, if they are as they were.
+    """Import the files that a run was started with, if they are unchanged.
 
-    A file inside the run's own folder is not imported by itself: a folder from somewhere else could
-    bring it along.
+    A file inside the run directory is not imported automatically, since a folder from an untrusted
+    source could contain it.
 
     Args:
-        folder: of the run.
-        changed: accept files given with `--code` that differ from those the run began with.
+        folder: the run directory.
+        changed: accept files given with `--code` that changed since the run began
+            (default: False).
 
     Raises:
-        ValueError: if a file is missing or differs.
+        ValueError: if a file is missing or changed.
     """
     path = folder / FILE
     code_files = unseal_json(path.read_text("utf-8")) if path.exists() else {}
@@ -116,10 +117,10 @@ def load_code_of_run(folder: Path, changed: bool = False) -> None:
             raise ValueError(
                 f"{before.path} changed since {folder} began (SHA-256 {before.sha256[:12]}, now "
                 f"{now[:12]}); "
-                f"bring the old file back, or give --code FILE --code-changed"
+                f"restore the old file, or give --code FILE --code-changed"
             )
         if name not in LOADED and Path(before.path).is_relative_to(folder.resolve()):
-            raise ValueError(f"{before.path} lies in the run's own folder; give it with --code")
+            raise ValueError(f"{before.path} is in the run directory; give it with --code FILE")
         if name not in LOADED:
             load_code([before.path])
 

@@ -1,17 +1,16 @@
-"""Values on the screen: an indented tree of what differs from the defaults."""
+"""Printed values: an indented tree of the fields that differ from the defaults."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-LINE_WIDTH = 88  # columns of a line of a tree
+LINE_WIDTH = 88  # maximum width of a line
 
 
 def fold_repeats(items: Sequence[T], longest: int = 6) -> list[tuple[int, Sequence[T]]]:
-    """Fold repeated patterns, so that a depth of 96 prints like a depth of one: (times,
-    pattern).
-    """
+    """Fold repeated patterns as (times, pattern), so that a depth of 96 prints like a depth of
+    one."""
     repeats = []
     i = 0
     while i < len(items):
@@ -30,7 +29,7 @@ def fold_repeats(items: Sequence[T], longest: int = 6) -> list[tuple[int, Sequen
 
 
 def non_default_fields(thing: Any) -> dict[str, Any]:
-    """Return the fields of a value that differ from their default."""
+    """Return the fields of a value that differ from their defaults."""
     return {f.name: value for f in fields(thing) if (value := getattr(thing, f.name)) != f.default}
 
 
@@ -46,8 +45,8 @@ def format_inline(thing: Any) -> str:
 
 
 def format_tree(thing: Any, label: str = "", indent: str = "") -> Iterator[str]:
-    """Yield the lines of a value: one if it fits and has no items, else one per field, indented;
-    repeated items are counted.
+    """Yield the lines of a value: one line if it fits and has no items, else one per field,
+    indented, with repeated items counted.
     """
     line = f"{indent}{label}{format_inline(thing)}"
     if not (is_tuple_of_values(thing) or is_dataclass(thing)) or (
