@@ -1,2 +1,2 @@
-"""Options of verbs: each is declared once, as a field of a dataclass; the command line and the
-Python call are made from it."""
+"""Command options, each declared once as a dataclass field, from which the command line and the
+Python call are built."""

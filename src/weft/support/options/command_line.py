@@ -1,4 +1,4 @@
-"""The command line of a value of options, with argparse."""
+"""The command line of an options class, with argparse."""
 
 from argparse import Action, ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Callable, Iterator
@@ -11,12 +11,12 @@ T = TypeVar("T", bound=Options)
 
 
 class WrongOption(Exception):
-    """A value that an option does not take; no ValueError,
-    which argparse would replace by an error of its own."""
+    """Raised for an invalid option value. It is not a ValueError, which argparse would replace by
+    its own error."""
 
 
 class Parser(ArgumentParser):
-    """argparse with errors of one line."""
+    """An argparse parser with one-line errors."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; see {self.prog} --help")
@@ -29,7 +29,7 @@ class Parser(ArgumentParser):
 
 
 def add_options(parser: ArgumentParser, cls: type[Options]) -> dict[str, Action]:
-    """Add an argument per option: first what has no name, in the order of the fields."""
+    """Add an argument per option, positional ones first, in the order of the fields."""
     return {field.name: add_option(parser, field) for field in command_fields(cls)}
 
 
@@ -41,7 +41,8 @@ def command_fields(cls: type[Options]) -> Iterator[OptionField]:
 
 
 def option_names(field: OptionField) -> tuple[str, ...]:
-    """Return the names at the command line: -o and --output; none for what is given without one."""
+    """Return the names on the command line, such as -o and --output; none for positional
+    options."""
     if field.option.positional:
         return ()
     short = (field.option.short,) if field.option.short else ()
@@ -50,7 +51,7 @@ def option_names(field: OptionField) -> tuple[str, ...]:
 
 
 def help_text(field: OptionField) -> str:
-    """Return the help with its default."""
+    """Return the help text with the default."""
     words = field.option.help
     default = field.option.default or default_words(field.default)
     return f"{words} (default: {default})" if default else words
@@ -90,7 +91,7 @@ def add_option(parser: ArgumentParser, field: OptionField) -> Action:
 
 
 def converter(field: OptionField) -> Callable[[str], Any]:
-    """Return a function from a word of the command line to a value; its error names the option."""
+    """Return a converter from a command-line word to a value; its error names the option."""
 
     def convert(text: str) -> Any:
         try:
@@ -106,5 +107,5 @@ def converter(field: OptionField) -> Callable[[str], Any]:
 
 
 def options_from(cls: type[T], arguments: Namespace) -> T:
-    """Return the options that were parsed."""
+    """Return the options from parsed arguments."""
     return cls(**{field.name: getattr(arguments, field.name) for field in command_fields(cls)})

@@ -1,11 +1,11 @@
-"""Declare an option: a field of a dataclass, with its type, its default,
-and an `Option` that documents and bounds it.
+"""Option declarations: a dataclass field with its type, its default, and an `Option` with help and
+bounds.
 
     @dataclass(frozen=True, kw_only=True)
     class SampleOptions(Options):
         num_beams: Annotated[int, Option("number of beams", metavar="N", least=1)] = 4
 
-A value is checked whenever it is made, so that the command line and Python refuse the same ones.
+Values are checked at construction, so that the command line and Python accept the same values.
 """
 
 from collections.abc import Sequence
@@ -21,21 +21,21 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 @dataclass(frozen=True)
 class Option:
-    """What an option does and which values it takes.
+    """The help and the allowed values of an option.
 
     Attributes:
         help: what the option does and its unit, without the default.
-        default: words for a default that the value does not show, such as "from the data".
-        metavar: name of the value in the help of the command.
+        default: text for a default that the value does not show, such as "from the data".
+        metavar: name of the value in the command's help.
         short: short name, such as "-o".
-        flag: name at the command line, where Python has another word, such as "from".
-        example: a value that fits, shown where another does not.
-        least: smallest number.
-        above: what a number must be greater than.
-        most: largest number.
-        positional: the command takes the value without the option's name.
-        repeat: the command takes one value per use of the option, instead of several after one.
-        only: "command" or "python", for what the other side has no use for.
+        flag: name on the command line if it differs from Python's, such as "from".
+        example: a valid value for error messages.
+        least: minimum of a number.
+        above: exclusive lower bound of a number.
+        most: maximum of a number.
+        positional: whether the command takes the value without the option's name.
+        repeat: whether each use of the option takes one value, instead of several after one use.
+        only: "command" or "python" for an option of one side only.
     """
 
     help: str
@@ -53,11 +53,11 @@ class Option:
 
 
 class OptionField(NamedTuple):
-    """A field of a value of options, with its type taken apart."""
+    """A field of an options class, with its analysed type."""
 
     name: str
     option: Option
-    # of one value
+    # The type of one value
     type: Any
     choices: tuple[str, ...]
     many: bool
@@ -66,7 +66,7 @@ class OptionField(NamedTuple):
     default: Any
 
     def wanted(self) -> str:
-        """Return what may be given: "a number above 0, such as 5e-5"."""
+        """Return a description of valid values: "a number above 0, such as 5e-5"."""
         option = self.option
         if self.choices:
             return f"one of {', '.join(self.choices)}"
@@ -81,7 +81,7 @@ class OptionField(NamedTuple):
         return words + (f", such as {option.example}" if option.example else "")
 
     def allows(self, value: Any) -> bool:
-        """Return whether one value has the type and the size of the option."""
+        """Return whether a single value has a valid type and size."""
         if self.choices:
             return value in self.choices
         if self.type is bool:
@@ -96,10 +96,10 @@ class OptionField(NamedTuple):
         return option.least <= number <= option.most and number > option.above
 
     def checked(self, value: Any) -> Any:
-        """Return a value as it is stored: a path as text, several values as a tuple.
+        """Return a value as stored: a path as text, several values as a tuple.
 
         Raises:
-            ValueError: if it has another type or another size than the option takes.
+            ValueError: if the type or size is invalid.
         """
         if (value is None and self.optional) or value is self.default:
             return value
@@ -121,19 +121,19 @@ class OptionField(NamedTuple):
 
 
 def excerpt(value: Any) -> str:
-    """Return the first characters of a value as code."""
+    """Return the start of a value's repr."""
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}…"
 
 
-# of each class, taken apart once
+# The fields of each class, analysed once
 FIELDS: dict[type, dict[str, OptionField]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Base of the options of a verb. Several values are stored as a tuple;
-    one text is a list of one."""
+    """Base of the options of a command. Several values are stored as a tuple; a single text counts
+    as a list of one."""
 
     def __post_init__(self) -> None:
         for field in option_fields(type(self)).values():
@@ -141,8 +141,7 @@ class Options:
 
 
 def option_fields(cls: type[Options]) -> dict[str, OptionField]:
-    """Return the options of a value by name: its own first,
-    then those of its bases in their order."""
+    """Return the options of a class by name: its own first, then those of its bases in order."""
     if cls not in FIELDS:
         place = {name: i for i, base in enumerate(cls.__mro__) for name in get_annotations(base)}
         ordered = sorted(fields(cls), key=lambda field: place[field.name])
@@ -151,11 +150,11 @@ def option_fields(cls: type[Options]) -> dict[str, OptionField]:
 
 
 def option_field(field: "Field[Any]") -> OptionField:
-    """Take the type of a field apart: `Annotated[T, Option]`,
-    where T may be a list, a literal or optional."""
+    """Analyse the type of a field: `Annotated[T, Option]`, where T may be a list, a literal or
+    optional."""
     plain, option = unannotated(field.type)
     if option is None:
-        raise TypeError(f"{field.name} has no Option; annotate it with Annotated[type, Option(…)]")
+        raise TypeError(f"{field.name} has no Option; annotate it as Annotated[type, Option(…)]")
     optional = False
     if get_origin(plain) in (Union, UnionType):
         parts = [part for part in get_args(plain) if part is not type(None)]
@@ -174,7 +173,7 @@ def default_of(field: "Field[Any]") -> Any:
 
 
 def unannotated(annotation: Any) -> tuple[Any, Option | None]:
-    """Return a type without its `Option`, also inside of `… | None`, and the option."""
+    """Return a type without its `Option`, also inside `… | None`, and the option."""
     if get_origin(annotation) is Annotated:
         plain, *notes = get_args(annotation)
         options = [note for note in notes if isinstance(note, Option)]
