@@ -5,7 +5,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Nothing heavy is imported before it is used: `import weft` and `weft --help` answer at once.
+# Packages are imported on use, so that `import weft` and `weft --help` are fast.
 # `__init__.pyi` declares the same names for editors and type checkers; a test compares both.
 _LATE = {
     "evaluate": "api",
@@ -75,7 +75,7 @@ def __getattr__(name: str) -> Any:
     if name[0].isupper() and isinstance(
         getattr(import_module(".recipe", __name__), name, None), type
     ):
-        raise AttributeError(f"weft has no {name!r}; it is weft.recipe.{name}")
+        raise AttributeError(f"weft has no {name!r}; use weft.recipe.{name}")
     from .support.synonyms import closest_name
 
     near = closest_name(name, __dir__())

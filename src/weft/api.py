@@ -1,6 +1,4 @@
-"""What `weft` offers in one call: open a model, train, tune, evaluate. Each is the verb of the
-command of the same name.
-"""
+"""Public functions of `weft`: open, train, tune and evaluate a model, named like the commands."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -47,20 +45,20 @@ def prepare(
     workers: int | None = None,
     report: Callable[[PrepareProgress], None] | None = None,
 ) -> PreparedData:
-    """Prepare the data of a recipe as shards, once: finished shards are used again.
+    """Prepare the data of a recipe as shards; finished shards are reused.
 
     Args:
-        data: `recipe.data`; `data.prepared_folder` says where the shards are (default:
+        data: `recipe.data`; `data.prepared_folder` is the folder of the shards (default:
             prepared/<fingerprint>).
-        workers: number of processes (default: the number of cores).
-        report: takes the progress.
+        workers: the number of processes (default: the number of cores).
+        report: called with progress (default: not called).
 
     Returns:
-        What `weft.train` takes. One of several processes, which torchrun started, and a run whose
-        shards are in object storage, use what `weft prepare` has written.
+        The prepared data for `weft.train`. Under torchrun, or with shards in object storage, this
+        opens the data that `weft prepare` wrote.
 
     Raises:
-        ValueError: if the data cannot be read, or the folder has shards of other data.
+        ValueError: if the data cannot be read, or if the folder has shards of other data.
     """
     if not isinstance(data, Data):
         raise ValueError(f"prepare takes the data of a recipe: recipe.data, not {data!r}"[:200])
@@ -79,14 +77,17 @@ class OpenCall(DeviceOptions):
 @python_errors()
 @python_call(OpenCall)
 def open(options: OpenCall) -> OpenModel:
-    """Open a model by any name, with its tokenizer and what it was trained for.
+    """Open a model by name, with its tokenizer and its task.
+
+    Returns:
+        The opened model.
 
     Raises:
-        ValueError: if there is no such model, device or precision.
+        ValueError: if the model, device or precision does not exist.
     """
     name = options.name
     if not isinstance(name, str | Path):
-        raise ValueError(f"name = {excerpt(name)}; give the folder or the name of a model as text")
+        raise ValueError(f"name = {excerpt(name)}; give the folder or name of a model as a string")
     return open_model(
         name, device=resolve_device(options.device), dtype=resolve_dtype(options.precision)
     )
@@ -97,20 +98,23 @@ def load_recipe(name: str, overrides: str | Sequence[str] = ()) -> Recipe:
     """Read a recipe.
 
     Args:
-        name: `file.py` (its first recipe), `file.py:name`, a JSON file, or the folder of a run.
-        overrides: changes such as "steps=20" or "optimiser.lr=3e-4", one or several, as `--set`
-            takes them.
+        name: `file.py` (its first recipe), `file.py:name`, a JSON file, or a run directory.
+        overrides: one or several changes such as "steps=20" or "optimiser.lr=3e-4", in the format
+            of `--set` (default: none).
+
+    Returns:
+        The recipe.
 
     Raises:
-        ValueError: if there is no such recipe, or a change does not fit it; the message names the
-            path that was meant.
+        ValueError: if the recipe does not exist, or a change is invalid; the message suggests the
+            closest path.
     """
     changes = [overrides] if isinstance(overrides, str) else list(overrides)
     return apply_overrides(read_recipe(name), changes)
 
 
 AnyModel = Annotated[
-    str | Path | OpenModel, Option("an opened model, or what `weft.open` takes", only="python")
+    str | Path | OpenModel, Option("an opened model, or a name for `weft.open`", only="python")
 ]
 
 
@@ -127,14 +131,14 @@ class EvaluateCall(ScoreOptions):
     _: KW_ONLY
     report: Annotated[
         Callable[[str], None],
-        Option("takes each line that says how the files were read", only="python"),
+        Option("called with each line about how the files are read", only="python"),
     ] = print
 
 
 @python_errors()
 @python_call(EvaluateCall)
 def evaluate(options: EvaluateCall) -> dict[str, float | str]:
-    """Score a model by what it was trained for.
+    """Score a model on its task.
 
     Returns:
         The metrics by name.
@@ -154,7 +158,7 @@ def evaluate(options: EvaluateCall) -> dict[str, float | str]:
         )
     else:
         if model.recipe is None:
-            raise ValueError(f"{model.name} has no data of its own; give some with --data")
+            raise ValueError(f"{model.name} has no evaluation data; give files with --data")
         data = data_of_run(model.recipe.data, options.split)
     bf16 = resolve_dtype(options.precision) == torch.bfloat16
     predicting = PredictOptions(options.batch_size, bf16=bf16)
@@ -174,12 +178,12 @@ class LookCall(ViewOptions):
 @python_errors()
 @python_call(LookCall)
 def look(options: LookCall) -> Observation:
-    """Observe a model on one input: attention maps, rollout, the logit lens; of an image also where
-    it looks.
+    """Observe a model on one input: attention maps, rollout, the logit lens; for an image also the
+    attention on the image.
 
     Returns:
-        The maps by kind in `panels`, each a tensor (heads, queries, keys) per layer, and what else
-        the page shows.
+        The maps by kind in `panels`, each a tensor (heads, queries, keys) per layer, and the other
+        views of the page.
     """
     observation, _ = observe(opened(options.model, options.device), options.example, options)
     if options.output is not None:
@@ -192,7 +196,7 @@ class TuneCall(TuneOptions):
     """The arguments of `weft.tune`."""
 
     report: Annotated[
-        Callable[[str], None], Option("takes each line of progress", only="python")
+        Callable[[str], None], Option("called with each line of progress", only="python")
     ] = print
 
 
@@ -201,13 +205,13 @@ class TuneCall(TuneOptions):
 @python_call(TuneCall)
 def tune(options: TuneCall) -> OpenModel:
     """Fine-tune a model on labelled data: detect the task, try learning rates and seeds, keep the
-    best.
+    best model.
 
     Returns:
         The best model, opened.
 
     Raises:
-        ValueError: for an unknown option, and for data or a checkpoint that do not fit.
+        ValueError: for an unknown option, or for unsuitable data or an unsuitable checkpoint.
     """
     plan = plan_tuning(options, options.report)
     for _ in run_trials(plan, options.report, launcher_for(options.at_a_time, options.report)):

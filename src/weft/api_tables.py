@@ -1,4 +1,4 @@
-"""What `weft` offers before torch is needed: what files hold, and a recipe for it."""
+"""Public functions of `weft` without torch: reading tables and suggesting recipes."""
 
 from .data.reading.table import open_table as open_table_of_files
 from .suggest.suggest import suggest_recipe as suggest_recipe_for_table

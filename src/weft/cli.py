@@ -1,5 +1,4 @@
-"""The command `weft`: one verb, one function.
-Nothing heavy is imported before its verb needs it."""
+"""The command `weft`: one function per command. Heavy packages are imported on use."""
 
 import argparse
 import os
@@ -17,22 +16,22 @@ from .support.options.shared import VerbOptions
 
 
 class Call(NamedTuple):
-    """A command line that was understood: a verb and its options."""
+    """A parsed command line: the command and its options."""
 
     verb: Verb
     options: VerbOptions
 
 
 def parse_arguments(arguments: list[str]) -> Call | None:
-    """Parse the arguments; None without any.
-    The error for an unknown verb or option names the nearest one."""
+    """Parse the arguments; None without any. An error for an unknown command or option suggests the
+    closest name."""
     from .support.synonyms import suggest_verb
 
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
     verbs = {verb.name: verb for verb in all_verbs()}
     if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs:
-        raise ValueError(f"no verb {arguments[0]!r}; {suggest_verb(arguments[0], verbs)}")
+        raise ValueError(f"unknown command {arguments[0]!r}; {suggest_verb(arguments[0], verbs)}")
     args, rest = parser().parse_known_args(arguments)
     rest = take_texts(args, rest)
     verb = verbs.get(args.verb)
@@ -46,10 +45,10 @@ def parse_arguments(arguments: list[str]) -> Call | None:
 
 
 def take_texts(args: argparse.Namespace, rest: list[str]) -> list[str]:
-    """Take texts, files of new and a prompt that stand after an option, where argparse takes none.
-    Returns the words that are left."""
+    """Take texts, files and prompts that follow an option, where argparse takes none, and return
+    the remaining words."""
     end = rest.index("--") if "--" in rest else len(rest)
-    # after two dashes everything is text
+    # After two dashes everything is text
     plain = rest[end + 1 :]
     rest = rest[:end]
     option = "data" if args.verb == "new" else None
@@ -63,7 +62,7 @@ def take_texts(args: argparse.Namespace, rest: list[str]) -> list[str]:
     rest += plain
     if rest and getattr(args, "prompt", None) is not None and not rest[0].startswith("-"):
         raise ValueError(
-            f"{rest[0]!r} is a second prompt; generate takes one here, or many with --input FILE"
+            f"{rest[0]!r} is a second prompt; give one prompt, or several with --input FILE"
         )
     return rest
 
@@ -88,42 +87,40 @@ def refuse_rest(args: argparse.Namespace, verb: Verb | None, word: str) -> None:
 
 
 def refuse_common_mistakes(args: argparse.Namespace, verb: str, word: str) -> None:
-    """Raise ValueError for a word that argparse left over and whose meaning is plain."""
+    """Raise ValueError for common mistakes in a word that argparse did not parse."""
     incomplete = next((path for path in getattr(args, "set", []) if "=" not in path), None)
     if incomplete is not None and not word.startswith("-"):
-        raise ValueError(f"--set {incomplete}: write --set {incomplete}={word}")
+        raise ValueError(f"--set {incomplete}: give --set {incomplete}={word}")
     if getattr(args, "set", []) and "=" in word and not word.startswith("-"):
-        raise ValueError(f"{word}: write --set before each change, here --set {word}")
+        raise ValueError(f"{word}: give --set before each change: --set {word}")
     if word.startswith("--resume") and verb == "train":
-        raise ValueError(
-            "a run continues by itself: give the same command again, or weft resume RUN"
-        )
+        raise ValueError("the same command resumes a run; repeat it, or use weft resume RUN")
     if word == "--data" and verb in ("prepare", "new"):
-        raise ValueError(f"{verb} takes its files without an option; leave --data out")
+        raise ValueError(f"{verb} takes files as positional arguments; remove --data")
 
 
 RESUMABLE = ("prepare", "train", "resume", "tune")
-CONTINUES = "weft: stopped; run it again to continue"
+CONTINUES = "weft: stopped; run the same command to continue"
 
 
 def stop_message(call: Call) -> str:
-    """Return what to print when a signal stops a verb."""
+    """Return the message for a command stopped by a signal."""
     if isinstance(call.options, ResumeOptions) and call.options.verify:
         return (
-            f"weft: stopped; nothing is verified, and {call.options.run_folder} is unchanged; "
-            "run it again to start over"
+            f"weft: stopped before verification ended; {call.options.run_folder} is unchanged; "
+            "run the same command to start over"
         )
     return CONTINUES if call.verb.name in RESUMABLE else ""
 
 
 def exit_on_sigterm(*_: object, message: str = CONTINUES) -> None:
-    """Handle SIGTERM outside training; inside, `training.signals` does."""
+    """Handle SIGTERM outside training, where `training.signals` does."""
     os.write(2, f"{message}\n".encode())
     os._exit(EXIT_STOPPED)
 
 
 def run_verb(call: Call) -> int:
-    """Import the user's own parts, then run the verb."""
+    """Import user code, then run the command."""
     if call.options.code:
         from .support.user_code import load_code
 
@@ -132,12 +129,13 @@ def run_verb(call: Call) -> int:
 
 
 def set_up_process(is_command: bool) -> None:
-    """Set what must be set before PyTorch starts its threads, and what a terminal cannot print."""
+    """Set process options before PyTorch starts its threads, and make output safe for the
+    terminal."""
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without × still gets the rest
+        sys.stdout.reconfigure(errors="replace")  # replace characters that the terminal lacks
     if is_command:
-        # Waiting threads sleep: where another program has a core, those that spin keep the working
-        # ones from it.
+        # Waiting threads sleep: spinning ones would take a core from working threads if another
+        # program runs.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
@@ -154,13 +152,15 @@ def main(arguments: list[str] | None = None) -> int:
         code = run_verb(call)
         sys.stdout.flush()
         if arguments is None:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is over, and the exit code says how
+            signal.signal(
+                signal.SIGTERM, signal.SIG_IGN
+            )  # the command has ended; keep its exit code
         return code
     except KeyboardInterrupt:
         if call is not None and (message := stop_message(call)):
             print(message, file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader, such as head, has seen enough; rich leaves with 1 too
+    except BrokenPipeError:  # the reader, such as head, closed the pipe; rich also exits with 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, OSError, RuntimeError) as error:
@@ -168,7 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     except MemoryError:
         print(
-            "weft: out of memory; give it less to do at once, or a machine with more",
+            "weft: out of memory; reduce the batch size or the length, or use a machine with more",
             file=sys.stderr,
         )
         return 2

@@ -1,1 +1,1 @@
-"""Evaluation of an opened model: on its task, in context, by probes, in lm-eval."""
+"""Evaluation of an opened model: on its task, in context, by probes, with lm-eval."""

@@ -1,8 +1,8 @@
 """The ten arithmetic tasks of GPT-3 (Brown et al. 2020, arXiv:2005.14165,
 section 3.9.1), generated from a seed.
 
-A tenth of all problems is held out, by a hash of the numbers and the operation: training text never
-contains a problem of the evaluation, nor the same one with its numbers exchanged."""
+A tenth of all problems is held out, by a hash of the numbers and the operation: training text
+never contains a problem of the evaluation, nor one with its numbers exchanged."""
 
 import hashlib
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ TASKS = {
     "2Dx": ArithmeticTask(2, "times"),
     "1DC": ArithmeticTask(1, None),
 }
-# Per cent with no, one and fifty examples: table 3.9, the largest model.
+# Accuracy in per cent with zero, one and fifty examples: table 3.9, largest model.
 GPT3 = {
     "2D+": (76.9, 99.6, 100.0),
     "2D-": (58.0, 86.4, 98.9),
@@ -51,7 +51,7 @@ def compute(sign: str, a: int, b: int) -> int:
 
 
 def is_held_out(signs: str, alone: int, *together: int) -> bool:
-    """Return whether a problem is held out; `together` are the numbers that may change places."""
+    """Return whether a problem is held out; the order of the numbers `together` does not matter."""
     return (
         hashlib.sha256("/".join(map(str, (signs, alone, *sorted(together)))).encode()).digest()[0]
         < 26
@@ -59,7 +59,7 @@ def is_held_out(signs: str, alone: int, *together: int) -> bool:
 
 
 def sample_problem(task: str, random: Random, held_out: bool) -> Example:
-    """Return a random problem of the held-out tenth, or of the rest, by rejection sampling."""
+    """Return a random problem, held out or not, by rejection sampling."""
     digits, word = TASKS[task]
     while True:
         a = random.randrange(10**digits)
@@ -92,7 +92,7 @@ def problems(task: str, count: int, seed: int = 0, held_out: bool = True) -> lis
 def documents(
     count: int, seed: int = 0, held_out: bool = False, max_new_tokens: int = 17
 ) -> Iterator[str]:
-    """Yield training texts: one to `most` solved problems of one task, written as in a prompt."""
+    """Yield training texts: one to `most` solved problems of one task, formatted as in a prompt."""
     for index in range(count):
         random = Random(f"document/{seed}/{index}/{held_out}")
         task = random.choice(list(TASKS))
@@ -104,8 +104,7 @@ def documents(
 
 
 def tokenizer() -> str:
-    """Return a tokenizer.json for these texts: one token per digit and sign,
-    and per word between two numbers."""
+    """Return a tokenizer.json for these texts: one token per digit, sign and operator word."""
     words = ("\n\nQ: What is ", "Q: What is ", "?\nA:", " plus ", " minus ", " times ")
     tokenizer = Tokenizer(
         models.WordLevel(

@@ -1,4 +1,4 @@
-"""The data of an evaluation: a split of the run's data, or files."""
+"""Evaluation data: a split of the run's data, or files."""
 
 import re
 from collections.abc import Sequence
@@ -18,20 +18,20 @@ from ..recipe.data.formats import SourceRow
 from ..support.console import Report
 from ..tasks.task import EvaluationData
 
-# transformers' own name of a class without one, or a number
+# The default label names of transformers
 PLACEHOLDER = re.compile(r"(LABEL_)?\d+")
 
 
 def task_of(opened: LoadedModel, name: str | None) -> R.Task:
-    """Return what a model is for: as its run's recipe says, or the task of a name on the command
-    line. Images are seen as all verbs see them: those that the run validated on stay as they were,
-    and others are brought to their size."""
+    """Return the task of a model: from its run's recipe, or by its name on the command line. Images
+    are transformed as in all commands: images of the run's validation are unchanged, others are
+    resized."""
     if name is None and opened.recipe is not None:
         return with_transforms(opened.recipe.task.for_inference(opened.recipe.data.rows), opened)
     if name is None:
         raise ValueError(
-            f"{opened.name} is a model without a recipe; "
-            f"say what it does with --task {'|'.join(R.task_names())}, "
+            f"{opened.name} has no recipe; "
+            f"give its task with --task {'|'.join(R.task_names())}, "
             "and --data FILE"
         )
     task = R.task_named(name)
@@ -50,8 +50,8 @@ def load_files(
     max_bad_rows: float = MAX_BAD_ROWS,
     report: Report,
 ) -> EvaluationData:
-    """Load files in the format of the run's data, where it has some;
-    other columns are detected and reported."""
+    """Load files in the format of the run's data if it has any; other columns are detected and
+    reported."""
     trained = task_of(model, None) if model.recipe is not None else None
     run_data = (
         model.recipe.data if model.recipe is not None and type(trained) is type(task) else None
@@ -80,13 +80,13 @@ def load_files(
     for note in good.notes():
         report(note)
     if not good.rows:
-        raise ValueError(f"{', '.join(paths)}: not one row can be read; give a file with rows")
+        raise ValueError(f"{', '.join(paths)}: no row is readable; give a file with rows")
     tokenizer = model.require_tokenizer if row.text_columns else None
     return EvaluationData(InMemoryStore(good.rows, row, tokenizer, labels), table.source)
 
 
 def default_rows(model: LoadedModel, task: R.Task) -> R.RowSchema:
-    """What a task reads; of its rows, those of images for a model of images."""
+    """Return the default row schema of a task; for image models, its image schema."""
     if isinstance(model.model.spec.source, S.Tokens):
         return task.default_rows()
     schemas: tuple[type[R.RowSchema], ...] = task.row_schemas
@@ -100,11 +100,11 @@ def match_columns(
     columns: Sequence[str],
     report: Report,
 ) -> R.RowSchema:
-    """Return the row schema if its columns exist;
-    else the one that the columns suggest for the task."""
+    """Return the row schema if its columns exist, else one with the columns detected for the
+    task."""
     if not columns and all(name in rows[0] for name in row.columns):
         return row
-    # Their further fields stay
+    # Additional fields are kept
     like = row if isinstance(row, R.LabelledImages | R.Documents) else None
     schema = task.infer_rows(rows, columns, name=task.name, row=like)
     if not columns:
@@ -113,7 +113,7 @@ def match_columns(
 
 
 def describe_columns(row: R.RowSchema) -> str:
-    """Return the detected columns in one line."""
+    """Return a line with the detected columns."""
     parts = {
         "image": "image",
         "text": "text",
@@ -135,16 +135,16 @@ def describe_columns(row: R.RowSchema) -> str:
 def labels_by_number(
     rows: list[SourceRow], column: str, labels: tuple[str, ...]
 ) -> list[SourceRow]:
-    """Return the rows with the model's labels in place of class numbers,
-    in a file that has none of these labels.
+    """Return the rows with the model's labels in place of class numbers, if the file has none of
+    these labels.
 
     Args:
-        rows: of the file.
-        column: of the class.
-        labels: of the model.
+        rows: the rows of the file.
+        column: the column of the class.
+        labels: the labels of the model.
 
     Raises:
-        ValueError: if both name their classes, and differently: their order tells nothing.
+        ValueError: if both name their classes, but differently, so that the order has no meaning.
     """
     cells = [item.fields.get(column) for item in rows]
     names = next((cell.names for cell in cells if isinstance(cell, ClassName)), ())
@@ -152,8 +152,8 @@ def labels_by_number(
         return rows
     if not any(all(map(PLACEHOLDER.fullmatch, of_one)) for of_one in (names, labels)):
         raise ValueError(
-            f"its classes {listed(names)} are none of the model's, {listed(labels)}; "
-            "give a file with these, or fine-tune on the file with weft tune"
+            f"its classes {listed(names)} are not among the model's classes {listed(labels)}; "
+            "give a file with these classes, or fine-tune on the file with weft tune"
         )
     label_of = {str(i): label for i, label in enumerate(labels)}
     if len(names) == len(labels):

@@ -1,4 +1,4 @@
-"""Evaluation of a model on its task."""
+"""Evaluation of a model on its task, with the task's metrics."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,13 +14,13 @@ from ..tasks.task import EvaluateOptions, EvaluationData, Metrics, task_for_mode
 
 
 class MixtureEvaluationData(NamedTuple):
-    """A split that is a mixture: each of its sources is evaluated alone."""
+    """A split of a mixture; each source is evaluated separately."""
 
     store: MixtureStore
 
     def parts(self, opened: LoadedModel) -> Iterator[tuple[str, LoadedModel, EvaluationData]]:
-        """Yield each source's name, the model as if it had been trained on that source, whose rows
-        it then writes, and the data."""
+        """Yield each source's name, the model with this source as its training data (so that it
+        writes the source's rows), and the data."""
         assert opened.recipe is not None
         for part in self.store.mixture.sources:
             store = self.store.parts[part.name]
@@ -32,10 +32,10 @@ class MixtureEvaluationData(NamedTuple):
 def data_of_run(
     data: R.Data, split: str, ranks: Ranks = Ranks()
 ) -> EvaluationData | MixtureEvaluationData:
-    """Prepare and open a run's own data, "train" or "valid"."""
+    """Prepare and open the run's own data, "train" or "valid"."""
     source = getattr(data, split)
     if source is None:
-        raise ValueError(f"the run has no {split} data of its own; give some with --data")
+        raise ValueError(f"the run has no {split} data; give files with --data")
     prepared = prepare_for_run(data)
     prepared.check(ranks)
     store = prepared.open(split)
@@ -51,8 +51,8 @@ def evaluate_model(
     data: EvaluationData | MixtureEvaluationData,
     options: EvaluateOptions,
 ) -> Metrics:
-    """Yield (name, value), one after another, the same on every rank;
-    of a mixture, a source's name leads."""
+    """Yield (name, value) pairs, the same on every rank; for a mixture, names start with the
+    source."""
     if isinstance(data, MixtureEvaluationData):
         for source, model, part in data.parts(opened):
             for name, value in evaluate_model(model, task, part, options):

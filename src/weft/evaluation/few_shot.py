@@ -1,4 +1,4 @@
-"""In-context learning: a prompt of solved examples and a question, without training (Brown et al.
+"""In-context learning: prompts of solved examples and a question, without training (Brown et al.
 2020, arXiv:2005.14165, section 2)."""
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,18 +13,18 @@ from ..data.tokenizing.tokenizer import Tokenizer
 from ..nn.model import Model
 from ..tasks.base import logits_at
 
-CompleteFunction = Callable[[list[str]], list[str]]  # greedy text after each prompt
+CompleteFunction = Callable[[list[str]], list[str]]  # returns the greedy completion of each prompt
 
 
 class Example(NamedTuple):
     question: str
     answer: str
-    reason: str = ""  # precedes the answer: chain of thought (Wei et al. 2022, arXiv:2201.11903)
+    reason: str = ""  # text before the answer: chain of thought (Wei et al. 2022, arXiv:2201.11903)
 
 
 class Template(NamedTuple):
-    """How an example is written. The space before an answer belongs to the answer, since pieces of
-    a byte-level vocabulary start with it."""
+    """The format of an example. The space before an answer belongs to the answer, since byte-level
+    tokens start with it."""
 
     question: str = "Q: {}"
     answer: str = "\nA:"
@@ -40,14 +40,14 @@ class Template(NamedTuple):
         return f"{self.question_prompt(example.question)}{reason} {example.answer}"
 
     def prompt(self, examples: Sequence[Example], question: str) -> str:
-        """Return the prompt up to where the answer starts."""
+        """Return the prompt up to the start of the answer."""
         return self.between.join(
             [*map(self.solved_example, examples), self.question_prompt(question)]
         )
 
     def parse_answer(self, text: str) -> str:
-        """Return the answer in a completion: up to the stop string and, after a reason,
-        from the conclusion on."""
+        """Return the answer in a completion: the text before the stop string and, with a reason,
+        after the conclusion."""
         parts = text.partition(self.stop)[0].rpartition(self.therefore)
         return parts[2].strip().removesuffix("." if parts[1] else "")
 
@@ -58,13 +58,13 @@ DEFAULT_TEMPLATE = Template()
 def sample_examples(
     pool: Sequence[Example], question: str, count: int, seed: int = 0
 ) -> list[Example]:
-    """Return random examples for a question, never the question itself:
-    a pure function of seed and question."""
+    """Return random examples for a question, excluding the question: a pure function of seed and
+    question."""
     others = [example for example in dict.fromkeys(pool) if example.question != question]
     if count > len(others):
         raise ValueError(
-            f"{count} examples are needed, and the pool has {len(others)} beside the question; "
-            "give a larger one with --examples"
+            f"the prompt needs {count} examples, but the pool has {len(others)} besides the "
+            "question; give a larger table with --examples"
         )
     return Random(f"{seed}/{question}").sample(others, count)
 
@@ -113,12 +113,12 @@ def exact_match(
     )
 
 
-# Choices by their likelihood (section 2.4)
+# Choices by likelihood (section 2.4)
 
 
 def encode_continuation(tokenizer: Tokenizer, prompt: str, answer: str) -> tuple[list[int], int]:
     """Return the tokens of prompt and answer after the tokenizer's special tokens, and the index of
-    the first token that the prompt alone does not have: from there on the answer is scored."""
+    the first token that differs from the prompt's, where scoring starts."""
     whole, alone = (
         [*tokenizer.special_frame()[0], *tokenizer.encode(text).tolist()]
         for text in (prompt + answer, prompt)
@@ -131,8 +131,8 @@ def encode_continuation(tokenizer: Tokenizer, prompt: str, answer: str) -> tuple
 def likelihoods(
     model: Model, rows: Sequence[tuple[list[int], int]], batch: int = 16
 ) -> list[list[float]]:
-    """Return the log-likelihood of each token from the given index of its row on;
-    rows of similar length share a batch."""
+    """Return the log-likelihoods of the tokens from the given index of each row; rows of similar
+    length share a batch."""
     likelihoods: list[list[float]] = [[] for _ in rows]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]))
     device = next(model.parameters()).device
@@ -144,7 +144,7 @@ def likelihoods(
         mask_BL = torch.zeros(len(some), longest, dtype=torch.bool)
         for n, i in enumerate(some):
             tokens, first = rows[i]
-            assert first > 0, "an answer follows something"
+            assert first > 0, "an answer has a prompt"
             ids_BL[n, : len(tokens) - 1] = torch.tensor(tokens[:-1])
             mask_BL[n, : len(tokens) - 1] = True
             at += range(n * longest + first - 1, n * longest + len(tokens) - 1)

@@ -1,6 +1,6 @@
-"""In-context evaluation of a language model: questions after 0, 1 or more solved examples, nothing
-is trained (Brown et al. 2020, arXiv:2005.14165, section 2), on a table of questions and answers or
-on GPT-3's arithmetic tasks (section 3.9.1)."""
+"""In-context evaluation of a language model: questions after 0, 1 or more solved examples, without
+training (Brown et al. 2020, arXiv:2005.14165, section 2), on a table of questions and answers or on
+GPT-3's arithmetic tasks (section 3.9.1)."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -26,15 +26,15 @@ from .few_shot import DEFAULT_TEMPLATE, Example, build_prompts, choice_likelihoo
 QUESTION = ("question", "prompt", "input", "source", "problem", "text", "sentence")
 ANSWER = ("answer", "target", "output", "completion", "label", "class", "category", "sentiment")
 REASON = ("reason", "rationale", "explanation")
-CLASSES = 20  # answers with more different values than this are free text
-POOL = 500  # arithmetic problems that examples are sampled from; none of them is a question
-MAX_REASONING_TOKENS = 128  # tokens of an answer that gives its reasons first
+CLASSES = 20  # maximum distinct answers of a choice; more are free text
+POOL = 500  # arithmetic problems for examples, disjoint from the questions
+MAX_REASONING_TOKENS = 128  # tokens of an answer with a reason
 
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """The questions, the pool of examples, and the choices; without choices,
-    the model generates the answer."""
+    """Questions, the pool of examples, and the choices; without choices, the model generates the
+    answer."""
 
     name: str
     questions: list[Example]
@@ -50,17 +50,17 @@ class QuestionSet:
 
 
 class InContextScore(NamedTuple):
-    questions: str  # whose
+    questions: str  # name of the question set
     shots: int
     metric: str
     value: float
 
 
-# Which questions
+# Question sets
 
 
 def arithmetic(count: int, seed: int = 0) -> list[QuestionSet]:
-    """Return the ten tasks of table 3.9; questions and examples never share a problem."""
+    """Return the ten tasks of table 3.9; questions and examples share no problem."""
     return [
         QuestionSet(task, problems(task, count, seed), problems(task, POOL, seed, held_out=False))
         for task in TASKS
@@ -78,8 +78,8 @@ def few_shot(
     max_bad_rows: float = MAX_BAD_ROWS,
     report: Callable[[str], None] = print,
 ) -> QuestionSet:
-    """Return the rows of a table as questions; examples come from its other rows, or from another
-    table. Bad rows are skipped as everywhere."""
+    """Return the rows of a table as questions; the examples are its other rows, or rows of another
+    table. Bad rows are skipped as usual."""
     table = open_input(path, columns, names, max_bad_rows=max_bad_rows)
     columns_found = question_columns(table.require_rows(), columns)
     questions = solved(table, columns_found, report)
@@ -94,7 +94,7 @@ def few_shot(
         return QuestionSet(path, questions[:count], pool)
     if label_words and len(label_words) != len(answers):
         raise ValueError(
-            f"--label-texts: {len(label_words)} words for the {len(answers)} values of "
+            f"--label-texts: {len(label_words)} texts for the {len(answers)} values of "
             f"{columns_found[1]!r} ({', '.join(answers[:20])})"
         )
     word = dict(zip(answers, label_words or answers, strict=True))
@@ -107,12 +107,12 @@ def few_shot(
 def question_columns(
     rows: Sequence[Fields], columns: Sequence[str]
 ) -> tuple[list[str], str, str | None]:
-    """Return the columns of the question, of the answer, and of its reason, if there is one."""
+    """Return the columns of the question, of the answer, and of its reason or None."""
     fields = rows[0]
     check_columns_exist(fields, columns)
     if len(columns) == 1:
         raise ValueError(
-            f"--columns {columns[0]}: give the columns of the question, then that of the answer"
+            f"--columns {columns[0]}: give the question columns, then the answer column"
         )
     reason = find_column(fields, REASON, columns)
     if columns:
@@ -127,7 +127,7 @@ def question_columns(
 def solved(
     table: Table, columns: tuple[list[str], str, str | None], report: Callable[[str], None]
 ) -> list[Example]:
-    """Return the rows as examples, without the unusable ones."""
+    """Return the rows as examples, without unusable ones."""
     question, answer, _ = columns
     usable = table.usable_by(lambda item: empty_cell(item, (*question, answer)))
     for note in usable.notes():
@@ -136,7 +136,7 @@ def solved(
 
 
 def empty_cell(item: SourceRow, columns: Sequence[str]) -> BadRow | None:
-    """Return which of the columns is empty in a row, None if no one is."""
+    """Return a bad row that names the first empty column, or None."""
     for name in columns:
         if item.fields.get(name) is None or not str(item.fields[name]).strip():
             return BadRow(item.offset, f"empty {name}")
@@ -144,8 +144,7 @@ def empty_cell(item: SourceRow, columns: Sequence[str]) -> BadRow | None:
 
 
 def example(row: Fields, question: Sequence[str], answer: str, reason: str | None) -> Example:
-    """Return a row as an example; several columns become lines,
-    each after the name of its column."""
+    """Return a row as an example; several columns become lines that start with the column name."""
     question_text = (
         str(row[question[0]])
         if len(question) == 1
@@ -170,13 +169,13 @@ def evaluate_in_context(
     options: PredictOptions = PredictOptions(),
     progress: Progress | None = None,
 ) -> Iterator[InContextScore]:
-    """Yield one score per set of questions and number of examples; with choices,
-    also by the likelihood per token."""
+    """Yield one score per question set and number of examples; with choices, also the score by
+    likelihood per token."""
     s = model.model.spec
     if s.encoder is not None or not isinstance(s.head, S.LMHead):
         raise ValueError(
-            f"{model.name} is no language model: examples in a prompt need a decoder with a "
-            "language modelling head"
+            f"{model.name} is not a decoder with a language modelling head, which in-context "
+            "evaluation needs; give a language model such as gpt2"
         )
     writer = TextGenerator(model)
     total = sum(map(len, questions)) * len(shots)
@@ -199,8 +198,7 @@ def evaluate_in_context(
 
 
 def longest_answer(writer: TextGenerator, question_set: QuestionSet) -> int:
-    """Return the maximum number of tokens of an answer: those of the longest one,
-    and the end of its line."""
+    """Return the maximum number of tokens of an answer, including the end of its line."""
     if any(one.reason for one in question_set.pool):
         return MAX_REASONING_TOKENS
     return (
@@ -222,7 +220,7 @@ def check_prompt_length(
     if room is not None and need_ > room:
         raise ValueError(
             f"{question_set.name}: a prompt with {count} examples and its answer has {need_} "
-            f"tokens, the model reads {room}; "
+            f"tokens, but the model reads at most {room}; "
             "give smaller numbers with --shots"
         )
 

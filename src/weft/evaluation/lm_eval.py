@@ -1,4 +1,4 @@
-"""Models of Weft in lm-eval, the evaluation harness (Gao et al. 2021):
+"""Weft models in lm-eval, the evaluation harness (Gao et al. 2021):
 `lm_eval.simple_evaluate(model=LMEvalModel(model), …)`."""
 
 from collections.abc import Sequence
@@ -26,8 +26,7 @@ from ..tasks.task import task_for_model
 
 
 def lm_eval_base() -> type:
-    """Return the base class of lm-eval, which its functions require; without the extra,
-    the methods still work."""
+    """Return the base class that lm-eval requires; without lm-eval, the methods still work."""
     try:
         base_class: type = import_module("lm_eval.api.model").LM
         return base_class
@@ -36,14 +35,14 @@ def lm_eval_base() -> type:
 
 
 class ScoredTokens(NamedTuple):
-    """Tokens, and the index from which they are scored."""
+    """Tokens, and the index of the first scored one."""
 
     tokens: list[int]
     first_scored: int
 
 
 class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
-    """Requests hold their arguments in `args`, as lm-eval's instances do."""
+    """An lm-eval model. Requests hold their arguments in `args`, like lm-eval's instances."""
 
     def __init__(
         self,
@@ -65,13 +64,13 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
         named = model.require_tokenizer.special
         self.prefix = [
             mark for mark in (bos, named.get("bos"), named.get("eos")) if mark is not None
-        ][:1]  # before a text of its own
+        ][:1]  # before an independent text
 
     def loglikelihood(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """Return, per (context, continuation), the log-probability of the continuation and whether
-        greedy decoding gives it."""
+        greedy decoding yields it."""
         token_scores = self.score([self.encode_continuation(*request.args) for request in requests])
         return [
             (-sum(surprise for surprise, _ in scores), all(hit for _, hit in scores))
@@ -81,8 +80,8 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
     def loglikelihood_rolling(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[float]:
-        """Return the log-probability of each whole text: every token once, in windows that overlap
-        in one token; the last one extends as far back as it can."""
+        """Return the log-probability of each complete text: every token once, in windows that
+        overlap by one token; the last window has the full length."""
         parts = list[ScoredTokens]()
         owner = list[int]()
         for i, request in enumerate(requests):
@@ -106,7 +105,7 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
             temperature = options.get("temperature") if options.get("do_sample") else None
             sampling = Sampling(temperature=float(temperature or 0.0), seed=self.options.seed)
             ids = writer.encode_prompt(text)
-            # at least half the context is left for a long prompt
+            # Reserve at least half the context for a long prompt
             free = max(self.length // 2, self.length - len(ids))
             max_new_tokens = min(int(options.get("max_gen_toks") or self.max_new_tokens), free)
             prompt = ids[-max(1, self.length - max_new_tokens) :]
@@ -118,8 +117,8 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
         return texts
 
     def encode_continuation(self, context: str, continuation: str) -> ScoredTokens:
-        """Tokenise context and continuation together, as one text;
-        a space between them belongs to the continuation."""
+        """Tokenise context and continuation as one text; a space between them belongs to the
+        continuation."""
         bare = context.rstrip()
         continuation = context[len(bare) :] + continuation
         context = bare
@@ -130,14 +129,13 @@ class LMEvalModel(lm_eval_base()):  # type: ignore[misc]
         first_scored = len(prefix) + len(before)
         if not first_scored:
             raise ValueError(
-                "an empty context needs a token to begin with, which this tokenizer lacks"
+                "the context is empty and the tokenizer has no start token; give a context"
             )
-        cut = max(0, len(tokens) - self.length - 1)  # what is too long loses its beginning
+        cut = max(0, len(tokens) - self.length - 1)  # truncate the start of a long text
         return ScoredTokens(tokens[cut:], max(first_scored - cut, 1))
 
     def score(self, rows: list[ScoredTokens]) -> list[Any]:
-        """Return one list per row: the loss of each scored token,
-        and whether it is the most likely one."""
+        """Return per row the loss of each scored token, and whether it is the most likely one."""
         full = [i for i, row in enumerate(rows) if len(row.tokens) > 1]
         samples = [
             {

@@ -1,6 +1,6 @@
 """Few-shot classification on frozen features: regularised least squares to targets in {-1, 1}
-(Dosovitskiy et al. 2020, arXiv:2010.11929, section 4.1, "metrics"). Closed form, so that a model is
-judged in seconds, without training."""
+(Dosovitskiy et al. 2020, arXiv:2010.11929, section 4.1, "metrics"), in closed form and without
+training."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from ..inference.images import embed_store
 from ..nn.loaded_model import LoadedModel
 from ..tasks.predict import PredictOptions
 
-L2 = tuple(10.0**power for power in range(-6, 7))  # of the mean squared singular value
+L2 = tuple(10.0**power for power in range(-6, 7))  # relative to the mean squared singular value
 
 
 class LeastSquaresProbe(NamedTuple):
@@ -26,22 +26,22 @@ class LeastSquaresProbe(NamedTuple):
     l2: float
 
     def predict(self, x_ND: Tensor) -> Tensor:
-        """(N,): the class of each vector."""
+        """Return the class of each vector, (N,)."""
         return ((x_ND - self.mean_D) @ self.weight_DC + self.bias_C).argmax(-1)
 
 
 def fit_least_squares(
     x_ND: Tensor, label_N: Tensor, classes: int, l2: Sequence[float] = L2
 ) -> LeastSquaresProbe:
-    """Minimise |(X - mean) W + b - Y|² + λ |W|², Y = 1 for the class and -1 for the others.
+    """Minimise |(X - mean) W + b - Y|² + λ |W|², with Y = 1 for the class and -1 for the others.
 
     Args:
         x_ND: one feature vector per sample, in float64.
-        label_N: the class of each.
-        classes: how many there are.
-        l2: candidates for λ; the one with the least leave-one-out error is taken, which the
-            singular values give without another fit (Allen 1974, "The relationship between variable
-            selection and data augmentation").
+        label_N: the class of each sample.
+        classes: the number of classes.
+        l2: candidates for λ; the one with the smallest leave-one-out error is used, which follows
+            from the singular values (Allen 1974, "The relationship between variable selection and
+            data augmentation").
     """
     y_NC = 2.0 * torch.nn.functional.one_hot(label_N, classes).to(x_ND.dtype) - 1
     mean_D = x_ND.mean(0)
@@ -64,11 +64,12 @@ def fit_least_squares(
 def draw_shots(
     label_N: np.ndarray, shots: int | None, seed: int, names: Sequence[str] = ()
 ) -> np.ndarray:
-    """The numbers of `shots` random samples per class; None: of all. `names`:
-    of the classes, for the error.
+    """Return the indices of `shots` random samples per class; None: of all samples.
+
+    `names` are the class names for the error.
 
     Raises:
-        ValueError: if a class has fewer.
+        ValueError: if a class has fewer samples.
     """
     if shots is None:
         return np.arange(len(label_N))
@@ -79,7 +80,7 @@ def draw_shots(
         if len(members) < shots:
             raise ValueError(
                 f"class {names[label] if names else label} has {len(members)} images, "
-                f"and {shots} shots need as many; "
+                f"fewer than {shots} shots; "
                 f"give at most --shots {len(members)}"
             )
         chosen.append(rng.choice(members, shots, replace=False))
@@ -106,13 +107,13 @@ def probe(
     number of shots and each seed.
 
     Args:
-        model: whose features are used, as `embed` computes them.
-        train: labelled images.
+        model: the model whose features are used, as computed by `embed`.
+        train: labelled images to fit.
         valid: labelled images to score on.
-        shots: images per class; None: all.
-        seeds: draws of the shots; all images are tried once.
-        pooling: of the patches (default: the class token, or the mean where there is none).
-        options: the size of batches, the precision and the ranks.
+        shots: numbers of images per class; None: all.
+        seeds: the number of random draws; all images are used once.
+        pooling: the pooling of the patches (default: the class token, or the mean without one).
+        options: batch size, precision and ranks.
     """
     label_N, label_M = (np.array(store.column("label")) for store in (train, valid))
     classes = train.meta.labels or ()

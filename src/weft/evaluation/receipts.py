@@ -1,4 +1,4 @@
-"""Receipts: what was measured, when, on what, by which commit."""
+"""Evaluation receipts: scores with date, data, commit and machine."""
 
 import hashlib
 import os
@@ -19,11 +19,11 @@ from ..nn.loaded_model import LoadedModel
 from ..nn.model import Model
 from ..observe.spread import spread
 
-# A receipt
+# Receipt
 
 
 class Fingerprinted(Protocol):
-    """What was evaluated: prepared data, or questions."""
+    """Evaluated data: prepared data, or questions."""
 
     fingerprint: str
 
@@ -37,7 +37,7 @@ def receipt(
     seconds: float,
     seed: int,
 ) -> dict[str, Any]:
-    """Return command, versions, machine and hashes: all that is needed to repeat an evaluation."""
+    """Return command, versions, machine and hashes, which identify an evaluation."""
     return {
         "command": shlex.join(["weft", *sys.argv[1:]]),
         "version": version("weft"),
@@ -58,8 +58,7 @@ def receipt(
 
 
 def spread_of_states(states: list[Tensor]) -> dict[str, Any]:
-    """Return what a receipt says of a model's output vectors;
-    nothing if there are too few to compare."""
+    """Return the spread of a model's output vectors; empty if there are too few."""
     if sum(map(len, states)) < 2:
         return {}
     x_TD = torch.cat(states)
@@ -84,7 +83,7 @@ def git_commit() -> str | None:
 
 
 def model_digest(model: Model) -> str:
-    """Return the SHA-256 of every parameter and buffer."""
+    """Return the SHA-256 of all parameters and buffers."""
     sha256 = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         sha256.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

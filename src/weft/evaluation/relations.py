@@ -20,26 +20,26 @@ from ..tasks.predict import default_row_length, device_of
 def probe_relations(
     model: LoadedModel, sentences: Sequence[DependencySentence], fewest: int = 10
 ) -> list[RelationScore]:
-    """Return, for each relation, the head whose strongest link is most often that relation,
-    beside the best fixed offset.
+    """Return, for each relation, the head whose strongest link is most often that relation, with
+    the best fixed offset.
 
     Args:
         model: an encoder or a decoder of text.
-        sentences: of `weft.data.reading.formats.conllu.read_conllu`.
-        fewest: links that a relation has at least.
+        sentences: the result of `weft.data.reading.formats.conllu.read_conllu`.
+        fewest: the minimum number of links per relation.
     """
     check_reads_text(model)
     spec = model.model.spec
     if spec.encoder is not None and spec.decoder is not None:
-        raise ValueError(f"{model.name} has two stacks; probe an encoder or a decoder")
+        raise ValueError(f"{model.name} has two stacks; give an encoder or a decoder")
     names = [place.name for place in attention_places(model.model)]
     counts = RelationCounts()
     for sentence in sentences:
         ids, word_L = tokens_of_words(model, sentence)
         if len(ids) > default_row_length(model.model):
             raise ValueError(
-                f"{sentence.text[:60]!r} is over the {default_row_length(model.model)} tokens "
-                f"that {model.name} reads at once; leave it out"
+                f"{sentence.text[:60]!r} exceeds the maximum of {default_row_length(model.model)} "
+                f"tokens of {model.name}; remove it"
             )
         with attention_maps(model.model) as maps:
             run_stacks(model.model, torch.tensor([ids], device=device_of(model.model)))
@@ -54,7 +54,8 @@ def probe_relations(
 def tokens_of_words(
     model: LoadedModel, sentence: DependencySentence
 ) -> tuple[list[int], torch.Tensor]:
-    """The tokens of a sentence as the model reads it, and the word of each; -1 for special tokens.
+    """Return the tokens of a sentence with special tokens, and the word of each; -1 for special
+    tokens.
 
     Raises:
         ValueError: if a word has no token.
@@ -63,12 +64,13 @@ def tokens_of_words(
     tokenizer = model.require_tokenizer
     ids, spans = tokenizer.encode_spans(sentence.text)
     starts = np.array([start for start, _ in sentence.spans])
-    # A token belongs to the word that holds its first letter.
+    # A token belongs to the word with its first letter.
     words = [max(0, int(np.searchsorted(starts, begin, "right")) - 1) for begin, _ in spans]
     missing = set(range(len(starts))) - set(words)
     if missing:
         raise ValueError(
-            f"{sentence.words[min(missing)]!r} in {sentence.text[:60]!r} has no token of its own"
+            f"{sentence.words[min(missing)]!r} in {sentence.text[:60]!r} has no separate token; "
+            "remove the sentence"
         )
     before = list(frame.before)
     after = list(frame.after)
@@ -77,7 +79,7 @@ def tokens_of_words(
 
 
 def with_relations(observation: Observation, scores: Sequence[RelationScore]) -> Observation:
-    """The observation with the table of the best heads."""
+    """Return the observation with the table of the best heads."""
     caption = (
         "For each relation, the head whose strongest link to another word is most often that "
         "relation, and the best fixed offset; "

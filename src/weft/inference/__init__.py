@@ -1,1 +1,1 @@
-"""Inference: a model by any name, and its predictions in batches."""
+"""Inference: opening a model by name, and batched predictions."""

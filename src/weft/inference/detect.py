@@ -1,4 +1,4 @@
-"""Objects of images, as a person asks for them: files or images in, plain boxes out."""
+"""Object detection on files or images, with boxes as plain values."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,21 +16,21 @@ from .images import ImageInput, encoded_image, with_transforms
 from .methods import check_head, label_names, task_as_trained
 
 Box = tuple[float, float, float, float]  # x, y, width, height
-DetectedObjects = list[dict[str, Any]]  # of one image: `label`, `score` and `box`
+DetectedObjects = list[dict[str, Any]]  # per image: `label`, `score` and `box`
 
 
 class ImageObjects(NamedTuple):
-    """What is detected in one image, the surest first. A box is x, y,
-    width and height in pixels."""
+    """The objects detected in one image, sorted by score. A box is x, y, width and height in
+    pixels."""
 
-    # as published models are evaluated: boxes may leave the image, and have several classes
+    # As in published evaluations, boxes may exceed the image and have several classes
     scored: DetectedObjects
     size: tuple[int, int]
 
     def above(self, threshold: float) -> DetectedObjects:
-        """Return the objects that score at least `threshold`: of each query its best class, and the
-        part inside the image."""
-        best_class = dict[tuple[float, ...], str]()  # a box is that of one query
+        """Return the objects that score at least `threshold`: per query its best class, and the
+        part of its box inside the image."""
+        best_class = dict[tuple[float, ...], str]()  # each box belongs to one query
         return [
             thing | {"box": [*box_inside(thing["box"], *self.size)]}
             for thing in self.scored
@@ -40,7 +40,7 @@ class ImageObjects(NamedTuple):
 
 
 def box_inside(box: Sequence[float], width: float, height: float) -> Box:
-    """Return the part of a box (x, y, width, height) that is inside an image."""
+    """Return the part of a box (x, y, width, height) inside an image."""
     left, top, right, bottom = clip_boxes(np.array([box]), width, height)[0].tolist()
     return left, top, right - left, bottom - top
 
@@ -51,16 +51,16 @@ def detect(
     threshold: float = 0.5,
     options: PredictOptions = PredictOptions(),
 ) -> list[DetectedObjects]:
-    """Return, per image, the objects that score at least `threshold`, the surest first: `label`,
-    `score`, and `box` as x, y, width and height in pixels. A query finds one object, and boxes end
-    at the edges of the image."""
+    """Return, per image, the objects that score at least `threshold`, sorted by score: `label`,
+    `score`, and `box` as x, y, width and height in pixels. Each query yields at most one object,
+    and boxes are clipped to the image."""
     return [found.above(threshold) for found in detect_all(model, images, options)]
 
 
 def detect_all(
     model: LoadedModel, images: Sequence[ImageInput], options: PredictOptions = PredictOptions()
 ) -> list[ImageObjects]:
-    """Return, per image, what is detected with any score."""
+    """Return, per image, all detections with any score."""
     check_head(model, R.Detection, "recipes/detr.py")
     if not images:
         return []

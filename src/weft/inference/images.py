@@ -1,4 +1,4 @@
-"""Images for an opened model: files, folders of files, bytes or PIL images."""
+"""Image inputs of an opened model: files, folders of files, bytes or PIL images."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -40,7 +40,8 @@ PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 
 
 def expand_folders(names: Sequence[str]) -> list[str]:
-    """The files of the command line; of a folder, every image below it, in the order of names."""
+    """Return the files from the command line; a folder stands for every image below it, sorted by
+    name."""
     files = []
     for name in names:
         if not os.path.isdir(name):
@@ -53,23 +54,25 @@ def expand_folders(names: Sequence[str]) -> list[str]:
             if file.lower().endswith(IMAGE_SUFFIXES)
         )
         if not below:
-            raise ValueError(f"{name} is a folder without images ({', '.join(IMAGE_SUFFIXES)})")
+            raise ValueError(
+                f"{name} has no images ({', '.join(IMAGE_SUFFIXES)}); give a folder with images"
+            )
         files += below
     return files
 
 
 def in_png_mode(image: Image.Image) -> Image.Image:
-    """A PIL image as `open_image` reads its file, in a mode that PNG can hold."""
+    """Return a PIL image as `open_image` reads its file, in a mode that PNG supports."""
     plain = eight_bits(upright(image))
     return plain if plain.mode in PNG_MODES else plain.convert("RGB")
 
 
 def encoded_image(image: ImageInput) -> bytes:
-    """The bytes of an image file.
+    """Return the bytes of an image file.
 
     Raises:
-        ValueError: if it is no file, not a whole image,
-            or a PIL image whose numbers have no known range.
+        ValueError: for a missing file, an incomplete image, or a PIL image whose values have no
+            known range.
     """
     if isinstance(image, Image.Image):
         buffer = BytesIO()
@@ -80,7 +83,7 @@ def encoded_image(image: ImageInput) -> bytes:
         return image
     name = os.fspath(image)
     if os.path.isdir(name):
-        raise ValueError(f"{name} is a folder; give its images")
+        raise ValueError(f"{name} is a folder; give the images in it")
     if not os.path.isfile(name):
         raise ValueError(
             f"{name or 'an empty name'} is not a file; give an image or a folder of images"
@@ -94,13 +97,13 @@ def encoded_image(image: ImageInput) -> bytes:
 
 
 def image_store(model: LoadedModel, images: Sequence[ImageInput]) -> InMemoryStore:
-    """The images as samples; a label, which nothing reads, is the first."""
+    """Return a store with the images as samples; the label is unused and set to the first one."""
     labels = model.labels or tuple(map(str, range(getattr(model.model.spec.head, "num_labels", 1))))
     rows = []
     for i, image in enumerate(images):
         try:
             rows.append({"image": encoded_image(image), "label": labels[0]})
-        except ValueError as error:  # a file is named already
+        except ValueError as error:  # the error of a file names it
             if isinstance(image, str | os.PathLike) or len(images) == 1:
                 raise
             raise ValueError(f"image {i + 1} of {len(images)} cannot be read: {error}") from None
@@ -115,12 +118,12 @@ def load_labelled_images(
     columns: Sequence[str] = (),
     column_names: Sequence[str] = (),
 ) -> InMemoryStore:
-    """Labelled images of files or of a folder with one sub-folder per class; the classes are those
-    that are there, unless given."""
+    """Return the classes and the labelled images from files or a folder with one sub-folder per
+    class. The classes are those found, unless given."""
     row = R.LabelledImages()
     table = open_table(paths, columns, column_names, expected=row, max_bad_rows=max_bad_rows)
     if not table.rows:
-        raise ValueError(f"{', '.join(paths)}: not one labelled image can be read")
+        raise ValueError(f"{', '.join(paths)}: no labelled image is readable; give labelled images")
     rows = table.row_schema(R.Classification)
     if not labels:
         found = (class_names(item.fields.get(rows.label_column or "")) for item in table.rows)
@@ -129,20 +132,20 @@ def load_labelled_images(
     for note in good.notes():
         report(note)
     if not good.rows:
-        raise ValueError(f"{', '.join(paths)}: not one labelled image can be read")
+        raise ValueError(f"{', '.join(paths)}: no labelled image is readable; give labelled images")
     return InMemoryStore(good.rows, rows, None, labels)
 
 
 def evaluation_transforms(model: LoadedModel) -> tuple[R.Transform, ...]:
-    """What the model sees of an image: as its run's validation did; without a run, as its folder's
-    preprocessor_config.json says."""
+    """Return the evaluation transforms: those of the run's validation; without a run, those of the
+    folder's preprocessor_config.json."""
     if model.recipe is not None:
         return validation_transforms(model.recipe.task, model.model.spec)
     return image_transforms(model.model.origin or model.folder, model.model.spec)
 
 
 def with_transforms(task: R.Task, model: LoadedModel) -> R.Task:
-    """The task, its images seen as the model was trained to."""
+    """Return the task with the transforms that the model was trained with."""
     if not model.reads_images or not hasattr(task, "eval_transforms"):
         return task
     changed: R.Task = replace_path(task, "eval_transforms", evaluation_transforms(model))
@@ -150,7 +153,7 @@ def with_transforms(task: R.Task, model: LoadedModel) -> R.Task:
 
 
 class ImagePreprocess(Preprocess):
-    """The image alone, as validation sees it."""
+    """Preprocessing of a single image, as in validation."""
 
     fields: dict[str, tuple[str, int]] = {}
 
@@ -179,7 +182,7 @@ def embed_images(
     normalised: bool | None = None,
     options: PredictOptions = PredictOptions(),
 ) -> list[list[float]]:
-    """One vector per image: of the class token, or the mean of the patches where there is none
+    """Return one vector per image: of the class token, or the mean over patches without one
     (Dosovitskiy et al. 2020, section 3.1)."""
     store = image_store(model, images)
     vectors: list[list[float]] = embed_store(model, store, pooling, normalised, options).tolist()
@@ -188,7 +191,7 @@ def embed_images(
 
 def check_embeds_images(model: LoadedModel) -> None:
     if not model.reads_images:
-        raise ValueError(f"{model.name} reads text, not images; give a model of images")
+        raise ValueError(f"{model.name} reads text, not images; give an image model")
     if not isinstance(model.model.spec.source, S.Patches):
         raise ValueError(f"{model.name} has no single vector per image; use {image_command(model)}")
 
@@ -200,10 +203,10 @@ def embed_store(
     normalised: bool | None = None,
     options: PredictOptions = PredictOptions(),
 ) -> np.ndarray:
-    """One vector per image of a store, in order, (N, D).
+    """Return one vector per image of a store, in order, (N, D).
 
     Raises:
-        ValueError: for a model of texts, or one that has no vector for a whole image.
+        ValueError: for a text model, or for a model without a vector per image.
     """
     check_embeds_images(model)
     extra = getattr(model.model.spec.source, "extra_tokens", ())
@@ -216,7 +219,7 @@ def embed_store(
         x_BD = F.normalize(x_BD, dim=-1) if normalised else x_BD
         if options.ranks.size == 1:
             return list(x_BD.cpu().numpy())
-        out: list[Any] = x_BD.tolist()  # as text between ranks
+        out: list[Any] = x_BD.tolist()  # serialised between ranks
         return out
 
     whole = ImagePreprocess(model, store)

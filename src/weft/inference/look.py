@@ -1,5 +1,5 @@
-"""What a model does with one input: attention maps, the logit lens,
-and of an image what the papers show."""
+"""Views of a model on one input: attention maps, the logit lens, and image views from the
+papers."""
 
 import os
 from collections.abc import Iterator
@@ -29,11 +29,11 @@ from .methods import SingleTextPreprocess, encode_with_masks, label_names
 from .reconstruct import contact_sheet, reconstruct
 
 SENTENCE = "The animal did not cross the street because it was too tired."
-TOP = 5  # words of the lens
-LENS_POSITIONS = 48  # more columns nobody reads, and a large vocabulary costs more than the model
-SURE = 0.5  # objects with this score are shown; without any, the first few
+TOP = 5  # words per position of the lens
+LENS_POSITIONS = 48  # limits the width of the page and the cost of a large vocabulary
+SURE = 0.5  # minimum score of a shown object; if none has it, the first few are shown
 FEW = 5
-SMALL_SIDE = 224  # of a picture of one image
+SMALL_SIDE = 224  # pixels, for views of one image
 
 
 @torch.no_grad()
@@ -43,14 +43,14 @@ def look(
     target: str | None = None,
     bf16: bool = False,
 ) -> Observation:
-    """Return all that can be seen of one input.
+    """Return all views of a model on one input.
 
     Args:
-        model: of any family.
-        example: a text, or, for a model of images, a file, its bytes or a PIL image (default: a
-            sentence; of images, only what needs none: filters and positions).
-        target: what a decoder beside an encoder reads (default: what the model generates).
-        bf16: compute in bfloat16.
+        model: a model of any family.
+        example: a text, or, for an image model, a file, its bytes or a PIL image (default: a
+            sentence; for images, only views without input: filters and positions).
+        target: the decoder's input of an encoder-decoder (default: the generated text).
+        bf16: compute in bfloat16 (default: False).
     """
     with torch.autocast(device_of(model.model).type, torch.bfloat16, enabled=bf16):
         if model.reads_images:
@@ -60,29 +60,29 @@ def look(
 
 def check_text(model: LoadedModel, example: str | ImageInput | None) -> str:
     if example is not None and not isinstance(example, str):
-        raise ValueError(f"{model.name} reads text; give a text, not {type(example).__name__}")
+        raise ValueError(f"{model.name} reads text, not {type(example).__name__}; give a text")
     if example is not None:
         if names_file(example):
             raise ValueError(
-                f"{model.name} reads text, and {example} is the name of a file; "
-                "give the text itself, or look into a model of images"
+                f"{model.name} reads text, and {example} is a file name; "
+                "give the text itself, or an image model"
             )
         return example
-    words = SENTENCE.split()  # as many as a small model reads
+    words = SENTENCE.split()  # shortened to a small model's length
     while len(words) > 1 and count_tokens(model, " ".join(words)) > default_row_length(model.model):
         words.pop()
     return " ".join(words)
 
 
 def names_file(text: str) -> bool:
-    """Return whether a text is the name of a file, or looks like that of an image."""
+    """Return whether a text is the name of a file, or has the suffix of an image."""
     if os.path.isfile(text):
         return True
     return text.lower().endswith(IMAGE_SUFFIXES) and not any(map(str.isspace, text))
 
 
 def count_tokens(model: LoadedModel, text: str) -> int:
-    """Return the tokens of a text with those around it."""
+    """Return the number of tokens of a text with its special tokens."""
     frame = SingleTextPreprocess(model)
     return len(frame.before) + len(model.require_tokenizer.encode(text)) + len(frame.after)
 
@@ -109,7 +109,7 @@ def look_at_text(model: LoadedModel, text: str, target: str | None) -> Observati
 
 
 def run_stacks(model: Model, source_BL: Tensor, target_BM: Tensor | None = None) -> None:
-    """Run all but the head, which the lens reads where it is shown."""
+    """Run everything but the head, which the lens applies where needed."""
     sequence = model.embed(source_BL)
     if model.encoder is None:
         model.decode(sequence)
@@ -122,12 +122,12 @@ def run_stacks(model: Model, source_BL: Tensor, target_BM: Tensor | None = None)
 def encode_example(
     model: LoadedModel, text: str, target: str | None
 ) -> tuple[list[int], list[int]]:
-    """The tokens of the source and, beside an encoder, of the target;
-    as the model was trained to read them."""
+    """Return the tokens of the source and, for an encoder-decoder, of the target, with the special
+    tokens of training."""
     spec = model.model.spec
     tokenizer = model.require_tokenizer
     if target is not None and (spec.encoder is None or spec.decoder is None):
-        raise ValueError(f"{model.name} reads one text; leave the target out")
+        raise ValueError(f"{model.name} reads one text; remove the target")
     limit = default_row_length(model.model)
     if spec.decoder is None:
         frame = SingleTextPreprocess(model)
@@ -137,11 +137,11 @@ def encode_example(
     else:
         source_ids = TextGenerator(model).encode_prompt(text)
     if not source_ids:
-        raise ValueError(f"the text is empty, and {model.name} adds no token to it; give a text")
+        raise ValueError(f"the text is empty, and {model.name} adds no special tokens; give a text")
     if len(source_ids) > limit:
         raise ValueError(
-            f"a text of {len(source_ids)} tokens is over the {limit} that {model.name} reads at "
-            "once; give a shorter one"
+            f"the text has {len(source_ids)} tokens; {model.name} reads at most {limit}; "
+            "give a shorter text"
         )
     if spec.decoder is None or spec.encoder is None:
         return source_ids, []
@@ -157,7 +157,7 @@ def encode_example(
 
 
 def token_label(tokenizer: Tokenizer, token: int) -> str:
-    """The text of a token as a person reads it; a piece of a word keeps its mark, a space shows."""
+    """Return the readable text of a token; word-piece marks are kept and spaces made visible."""
     piece = tokenizer.inner.id_to_token(token)
     text = tokenizer.decode([token])
     if piece is None or (text.strip() and "\ufffd" not in text and not piece.startswith("##")):
@@ -170,13 +170,13 @@ def token_label(tokenizer: Tokenizer, token: int) -> str:
 def lens_panel(
     model: LoadedModel, recording: Recording, tokens: tuple[str, ...]
 ) -> LensPanel | None:
-    """The likeliest words of every layer at the last positions, or classes;
-    None for a head that has no probabilities."""
+    """Return the most likely words of every layer at the last positions, or the classes; None for a
+    head without probabilities."""
     head = model.model.spec.head
     states = recording.states
     if not states:
         return None
-    if isinstance(head, S.LMHead | S.TokenClassifierHead):  # these read one position at a time
+    if isinstance(head, S.LMHead | S.TokenClassifierHead):  # these heads read single positions
         states = [replace(state, x_BLD=state.x_BLD[:, -LENS_POSITIONS:]) for state in states]
         tokens = tokens[-LENS_POSITIONS:]
     names = label_names(model) if not isinstance(head, S.LMHead) else None
@@ -186,7 +186,7 @@ def lens_panel(
 
     layers = []
     for logits in logit_lens(model.model, states):
-        if logits.shape[-1] == 1:  # one number: no probabilities
+        if logits.shape[-1] == 1:  # regression has no probabilities
             return None
         logits_LV = logits[0] if logits.dim() == 3 else logits
         best = logits_LV.float().softmax(-1).topk(min(TOP, logits_LV.shape[-1]))
@@ -234,7 +234,7 @@ def look_at_image(model: LoadedModel, image: ImageInput | None) -> Observation:
 
 
 def normalisation(model: LoadedModel) -> R.Normalize:
-    """How the pixels that the model reads were scaled."""
+    """Return the normalisation of the model's input pixels."""
     return next(
         (step for step in evaluation_transforms(model) if isinstance(step, R.Normalize)),
         R.Normalize(mean=(0.0,), std=(1.0,)),
@@ -242,22 +242,22 @@ def normalisation(model: LoadedModel) -> R.Normalize:
 
 
 def read_image(model: LoadedModel, image: ImageInput) -> Tensor:
-    """One image as validation sees it, (1, C, R, S)."""
+    """Return one image as in validation, (1, C, R, S)."""
     store = image_store(model, [image])
     preprocess = ImagePreprocess(model, store)
     samples = preprocess.open_samples(store, 1, include_partial=True)
-    # validation draws nothing
+    # Validation uses no randomness
     pixels_CRS = preprocess(samples, 0, None)["image"]  # type: ignore[arg-type]
     return torch.from_numpy(pixels_CRS)[None].to(device_of(model.model), model.model.dtype)
 
 
 def detected_objects(model: LoadedModel, recording: Recording) -> tuple[DetectedObject, ...]:
-    """The surest objects of the recorded image, with the query that found each."""
+    """Return the highest-scoring objects of the recorded image with their queries."""
     detections = recording.output
     head = model.model.spec.head
     assert isinstance(detections, Detections)
     assert isinstance(head, S.DetectionHead)
-    # Where every layer has a loss, the head reads all of them: the last one is what is predicted.
+    # If every layer has a loss, the head reads all layers; the last one is the prediction
     logits_NV, boxes_N4 = (t.float().flatten(0, -3)[-1] for t in detections)
     share_NV = logits_NV.sigmoid() if head.scores == "sigmoid" else logits_NV.softmax(-1)[:, :-1]
     best = share_NV.max(-1)
@@ -276,7 +276,7 @@ def detected_objects(model: LoadedModel, recording: Recording) -> tuple[Detected
 
 
 def object_labels(model: LoadedModel, objects: tuple[DetectedObject, ...]) -> tuple[str, ...]:
-    """The name of each object query: what it found, else its number."""
+    """Return the label of each object query: its object, or its number."""
     by_query = {thing.query: f"{thing.label} {thing.score:.2f}" for thing in objects}
     count = model.model.spec.queries if objects else 0
     return tuple(by_query.get(query, f"query {query + 1}") for query in range(count))
@@ -285,8 +285,8 @@ def object_labels(model: LoadedModel, objects: tuple[DetectedObject, ...]) -> tu
 def image_pictures(
     model: LoadedModel, image: ImageInput, panels: tuple[AttentionPanel, ...]
 ) -> Iterator[Picture]:
-    """What the papers draw of one image: the distance of attention,
-    and what a masked autoencoder rebuilds."""
+    """Yield the papers' views of one image: attention distance, and a masked autoencoder's
+    reconstruction."""
     if isinstance(model.model.spec.head, S.PixelDecoder):
         rebuilt = reconstruct(model, [image])
         sheet = contact_sheet(rebuilt, max(1, round(SMALL_SIDE / rebuilt[0].original.width)))
@@ -302,15 +302,12 @@ def image_pictures(
         for weight_HLM in panel.maps
     ]
     if distances:
-        caption = (
-            "Mean distance between a patch and what it attends to, one point per head, "
-            "in patches of its layer."
-        )
+        caption = "Mean attention distance of a patch, one point per head, in patches of its layer."
         yield Picture("Attention distance", caption, scatter_svg(distances, "layer", "patches"))
 
 
 def static_pictures(model: LoadedModel) -> Iterator[Picture]:
-    """Filters and positions of a model of patches, without an image."""
+    """Yield the views of a patch model without an image: filters and positions."""
     filters = patch_filters(model.model)
     similarity = position_similarity(model.model)
     if filters is not None:
@@ -318,8 +315,8 @@ def static_pictures(model: LoadedModel) -> Iterator[Picture]:
         yield Picture("Patch filters", caption, filter_picture(filters))
     if similarity is not None:
         caption = (
-            "Of each patch, at its place, the cosine similarity of its position embedding "
-            "with those of all patches; white is the most."
+            "At each patch, the cosine similarities of its position embedding with those of all "
+            "patches; white is the maximum."
         )
         side = round(len(similarity) ** 0.5)
         yield Picture("Position embeddings", caption, similarity_picture(similarity, side))

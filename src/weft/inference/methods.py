@@ -1,4 +1,4 @@
-"""The inference methods: texts in, plain predictions out, in the same order."""
+"""Inference methods: texts or images in, plain predictions out, in the same order."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -39,13 +39,13 @@ from ..tasks.task import EvaluateOptions, predict
 from ..tasks.text_to_text import class_probabilities, labelled_rows
 from .images import ImageInput, embed_images, image_store, with_transforms
 
-TUNABLE_CHECKPOINT = "bert-base-uncased"  # named where a model itself cannot be fine-tuned
+TUNABLE_CHECKPOINT = "bert-base-uncased"  # suggested if a model cannot be fine-tuned
 MASK = re.compile(r"\s*(?:" + "|".join(map(re.escape, SPECIAL_TOKEN_NAMES["mask"])) + ")")
 
 
 def check_head(opened: LoadedModel, task: type[R.Task], recipe: str | None = None) -> None:
-    """Raise ValueError for a model that lacks the head of a task, with the commands for its own
-    head and for the other one: a `recipe`, or `weft tune` where that reads what the model reads."""
+    """Raise ValueError for a model without the head of a task; the error suggests commands for the
+    model's head and for the task's: a `recipe`, or `weft tune` if it supports the input."""
     s = opened.model.spec
     name = opened.name
     commands = []
@@ -60,37 +60,37 @@ def check_head(opened: LoadedModel, task: type[R.Task], recipe: str | None = Non
         checkpoint = name if opened.reads_images or has_end_token(opened) else TUNABLE_CHECKPOINT
         commands.append(f"train one with weft tune {checkpoint} --task {task.name} --data {data}")
     raise ValueError(
-        f"{name} has the head {type(s.head).__name__}, and this needs {task.head.__name__}; "
+        f"{name} has the head {type(s.head).__name__}; this command needs {task.head.__name__}; "
         + ", or ".join(commands)
     )
 
 
 def has_end_token(opened: LoadedModel) -> bool:
-    """Return whether a row of text can be ended, as `weft tune` ends each."""
+    """Return whether the tokenizer can end a row of text, as `weft tune` requires."""
     return opened.tokenizer is not None and "eos" in opened.tokenizer.special
 
 
 def check_verb(opened: LoadedModel, verb: str) -> None:
-    """Raise ValueError for a run whose head fits a verb, but whose task does not."""
+    """Raise ValueError for a run whose head suits a command but whose task does not."""
     if opened.recipe is None:
         return
     task = opened.recipe.task.for_inference(opened.recipe.data.rows)
     if task.verb != verb:
         raise ValueError(
-            f"{opened.name} was trained by {type(task).__name__}, which weft {verb} does not do; "
-            f"weft evaluate {opened.name} --data FILE scores it"
+            f"{opened.name} was trained by {type(task).__name__}, which weft {verb} does not "
+            f"support; to score it, use weft evaluate {opened.name} --data FILE"
         )
 
 
 def task_as_trained(opened: LoadedModel, task: type[R.Task]) -> R.Task:
-    """Return the task of the run, where it is of this kind; else the one that suits the model."""
+    """Return the task of the run if it has this type, else the default one for the model."""
     run_task = opened.recipe.task if opened.recipe is not None else None
     return run_task if isinstance(run_task, task) else task.for_model(opened.model.spec)
 
 
 def row_length(model: LoadedModel) -> int:
-    """Return the row length: a model trained from scratch has only seen `batch.length` positions; a
-    fine-tuned one keeps its checkpoint's context."""
+    """Return the row length: `batch.length` for a model trained from scratch, which saw no other
+    positions; the checkpoint's context for a fine-tuned model."""
     recipe = model.recipe
     return (
         recipe.batch.length
@@ -100,20 +100,20 @@ def row_length(model: LoadedModel) -> int:
 
 
 def label_names(model: LoadedModel) -> tuple[str, ...]:
-    """Return the label names of the head, or numbers if it has none;
-    for a text-to-text run, its classes."""
+    """Return the label names of the head, or numbers without names; for a text-to-text run, its
+    classes."""
     if (worded := labelled_rows(model)) is not None:
         return worded.labels or ()
     return model.labels or tuple(map(str, range(getattr(model.model.spec.head, "num_labels", 0))))
 
 
-# A class or a number
+# Classification and regression
 
 
 def classify_images(
     model: LoadedModel, images: Sequence[ImageInput], options: PredictOptions = PredictOptions()
 ) -> list[Any]:
-    """Of each image, the probability of every class, in the order of `label_names`."""
+    """Return, per image, the probability of every class in the order of `label_names`."""
     check_head(model, R.Classification)
     check_verb(model, "classify")
     task = with_transforms(task_as_trained(model, R.Classification), model)
@@ -128,7 +128,7 @@ def classify(
     options: PredictOptions = PredictOptions(),
 ) -> list[Any]:
     """Return, per text, pair or image, the probability of every class in the order of
-    `label_names`; for a regression model, a number."""
+    `label_names`, or a number for a regression model."""
     if model.reads_images:
         return classify_images(model, [image for image, _ in inputs], options)
     if (worded := labelled_rows(model)) is not None:
@@ -173,7 +173,7 @@ def fill_template(row: R.TemplatedPairs, texts: tuple[str, str | None]) -> str:
     return row.source_text(dict(zip(row.template_columns, present_texts, strict=True)))
 
 
-# A tag for every word
+# Tagging
 
 
 def tag(
@@ -181,8 +181,8 @@ def tag(
     sentences: Sequence[Sequence[str]],
     options: PredictOptions = PredictOptions(),
 ) -> list[list[tuple[str, float]]]:
-    """Return the tag of each word and its probability;
-    words beyond the longest row are tagged as outside."""
+    """Return the tag of each word with its probability; words beyond the row length get the tag of
+    words outside entities."""
     check_reads_text(model)
     check_head(model, R.TokenClassification)
     names = label_names(model)
@@ -204,7 +204,7 @@ def tag(
     return tagged
 
 
-# An answer in a text
+# Question answering
 
 
 def answer(
@@ -218,12 +218,12 @@ def answer(
     return answer_questions(model, questions, EvaluateOptions(options))
 
 
-# Vectors, and hidden words
+# Embeddings and masked words
 
 
 class SingleTextPreprocess(Preprocess):
-    """A text between the special tokens of its tokenizer.json; if it has none, an encoder's bos and
-    eos. Masked tokens are scored."""
+    """Preprocessing of a text with the special tokens of its tokenizer.json, or else with an
+    encoder's bos and eos. Masked tokens are scored."""
 
     def __init__(self, model: LoadedModel, mask: int | None = None) -> None:
         tokenizer = model.require_tokenizer
@@ -240,7 +240,7 @@ class SingleTextPreprocess(Preprocess):
         self.mask = mask
 
     def beside(self, length: int) -> int:
-        """Return how many tokens of text fit into a row of this length."""
+        """Return the number of text tokens that fit into a row of this length."""
         return length - len(self.before) - len(self.after)
 
     def __call__(
@@ -259,10 +259,12 @@ def embed(
     normalised: bool | None = None,
     options: PredictOptions = PredictOptions(),
 ) -> list[list[float]]:
-    """Return one vector per text or image. For a text: the mean over its tokens and special tokens,
-    their maximum, the first or the last (Reimers and Gurevych 2019, arXiv:1908.10084, section 3).
-    For an encoder-decoder, that of the encoder. The default is that of the folder's modules.json;
-    without one, the mean, not normalised."""
+    """Return one vector per text or image.
+
+    For a text, pools over its tokens and special tokens: their mean, their maximum, the first or
+    the last (Reimers and Gurevych 2019, arXiv:1908.10084, section 3); for an encoder-decoder, over
+    the encoder's. The default is that of the folder's modules.json; without one, the mean, not
+    normalised."""
     if model.reads_images:
         return embed_images(model, texts, pooling, normalised, options)
     modules = read_modules(model.model.origin or model.folder) or PoolingModules("mean")
@@ -282,7 +284,7 @@ def embed(
 
     whole = SingleTextPreprocess(model)
     tokens = [model.require_tokenizer.encode(text) for text in texts]
-    if not (whole.before or whole.after):  # then a text of nothing is no row at all
+    if not (whole.before or whole.after):  # an empty text without special tokens yields no row
         tokens = [
             ids if len(ids) else np.array([model.require_tokenizer.special.get("unk", 0)])
             for ids in tokens
@@ -300,7 +302,7 @@ def fill(
     top: int = 5,
     options: PredictOptions = PredictOptions(),
 ) -> list[list[list[tuple[str, float]]]]:
-    """Return, per masked word of each text, the most likely words and their probabilities."""
+    """Return, per masked word of each text, the most likely words with their probabilities."""
     mask = mask_token(model)
 
     def logits(batch: Batch) -> Tensor:
@@ -325,13 +327,13 @@ def fill(
     for text, tokens in zip(texts, token_rows, strict=True):
         if mask not in tokens:
             raise ValueError(
-                f"{text[:60]!r} hides no word; write "
-                f"{' or '.join(reversed(SPECIAL_TOKEN_NAMES['mask']))} where one shall be guessed"
+                f"{text[:60]!r} has no mask; write "
+                f"{' or '.join(reversed(SPECIAL_TOKEN_NAMES['mask']))} for each word to predict"
             )
         if mask in tokens[preprocess.beside(samples.length) :]:
             raise ValueError(
-                f"{text[:60]!r} hides a word beyond the {samples.length} tokens that are read at "
-                "once; give a shorter part"
+                f"{text[:60]!r} has a mask beyond the maximum of {samples.length} tokens; "
+                "give a shorter part"
             )
     predictions = predict_all(preprocess, samples, logits, plain, device_of(model.model), options)
     return [
@@ -344,29 +346,29 @@ def fill(
 
 
 def mask_token(model: LoadedModel) -> int:
-    """Return the id of the mask of an encoder with a language modelling head.
+    """Return the id of the mask token of an encoder with a language modelling head.
 
     Raises:
-        ValueError: if it is another model.
+        ValueError: for any other model.
     """
     check_reads_text(model)
     s = model.model.spec
     if s.encoder is None or s.decoder is not None or not isinstance(s.head, S.LMHead):
         raise ValueError(
-            f"{model.name} does not predict masked words, as an encoder with a LMHead head does; "
+            f"{model.name} does not predict masked words, which needs an encoder with LMHead; "
             "train one with the task MaskedLM, or use weft generate to continue a text"
         )
     mask = model.require_tokenizer.special.get("mask")
     if mask is None:
         raise ValueError(
-            f"the tokenizer of {model.name} has no mask; it was not trained to predict masked words"
+            f"the tokenizer of {model.name} has no mask token; give a model trained on masked words"
         )
     return mask
 
 
 def encode_with_masks(tokenizer: Tokenizer, text: str, mask: int) -> np.ndarray:
-    """Return the tokens of a text, with the mask token for each of its names. The space before it
-    belongs to the masked word, except for character tokenizers."""
+    """Return the tokens of a text, with the mask token for each of its names. The space before a
+    mask belongs to the masked word, except for character tokenizers."""
     parts = (
         MASK.split(text)
         if tokenizer.table is None

@@ -1,5 +1,4 @@
-"""Opening a model by any name: the folder of a run, the folder of a model,
-a name on the Hugging Face hub."""
+"""Opening a model by name: a run directory, a model folder, or a name on the Hugging Face hub."""
 
 import json
 import os
@@ -39,11 +38,11 @@ from .images import ImageInput
 
 
 class OpenModel(LoadedModel):
-    """A model with its tokenizer, ready for inference. `dir()` lists the methods that its head and
-    its task allow; another one raises a ValueError that says which model has it.
+    """A model with its tokenizer, ready for inference.
 
-    Every method takes one text, or a list of texts, and returns one result,
-    or a list in the same order.
+    `dir()` lists the methods that the head and the task support; any other method raises a
+    ValueError that names a suitable model. Every method takes one input, or a list of inputs, and
+    returns one result, or a list in the same order.
     """
 
     def __dir__(self) -> list[str]:
@@ -62,28 +61,28 @@ class OpenModel(LoadedModel):
         sampling: Sampling | None = None,
         **options: Any,
     ) -> Any:
-        """Generate text from a prompt, greedily unless sampling or beam search is asked for.
+        """Generate text from a prompt, greedily unless sampling or beam search is selected.
 
         Args:
             prompts: one prompt, or a list of prompts.
-            max_new_tokens: the maximum number of tokens to generate (default: 128, or as many as
-                the model's positions allow).
-            num_beams: the number of beams of beam search; 1 decodes greedily or samples.
-            stop: a text that ends an answer, or several; they are not part of it.
-            batch_size: the number of prompts per forward pass.
-            sampling: the options below as one value, instead of them.
-            options: fields of `weft.Sampling`. temperature: 0 is greedy decoding (default: 0, or 1
-                when another option turns sampling on). top_k, top_p, min_p: sample from the k most
-                likely tokens, from the smallest set with this probability, from tokens at least
-                this fraction as likely as the most likely one. repetition_penalty: above 1, tokens
-                that occurred before are less likely. seed: of sampling.
+            max_new_tokens: the maximum number of tokens to generate (default: 128, or fewer if the
+                model's positions end before).
+            num_beams: the number of beams of beam search; 1 selects greedy decoding or sampling
+                (default: 1).
+            stop: a text, or several, that ends an answer and is not part of it (default: none).
+            batch_size: the number of prompts per forward pass (default: 32).
+            sampling: the sampling options as one value, in place of `options` (default: greedy).
+            options: fields of `weft.Sampling`. temperature: 0 selects greedy decoding (default: 0,
+                or 1 if another option enables sampling). top_k, top_p, min_p: sample from the k
+                most likely tokens, from the smallest set with this total probability, or from
+                tokens at least this fraction as likely as the most likely one. repetition_penalty:
+                above 1, tokens that occurred before are less likely. seed: the seed of sampling.
 
         Returns:
             The text after the prompt, or a list of texts in the order of the prompts.
 
         Raises:
-            ValueError: for an unknown option, a value out of its range,
-                or options that exclude each other.
+            ValueError: for an unknown option, a value out of range, or mutually exclusive options.
         """
         check_method(self, "generate")
         check_counts(num_beams=num_beams, batch_size=batch_size)
@@ -124,20 +123,22 @@ class OpenModel(LoadedModel):
         sampling: Sampling | None = None,
         **options: Any,
     ) -> Iterator[str]:
-        """Yield pieces of the text as they are generated; joined, they are what `generate` returns.
+        """Yield pieces of text during generation; joined, they equal the result of `generate`.
 
         Args:
             prompt: one prompt.
-            max_new_tokens: the maximum number of tokens to generate (default: 128, or as many as
-                the model's positions allow).
-            stop: a text that ends the answer, or several; they are not part of it.
-            sampling: temperature, top-p and the other options of sampling as one value, instead of
-                `options`.
+            max_new_tokens: the maximum number of tokens to generate (default: 128, or fewer if the
+                model's positions end before).
+            stop: a text, or several, that ends the answer and is not part of it (default: none).
+            sampling: the sampling options as one value, in place of `options` (default: greedy).
             options: fields of `weft.Sampling`, such as temperature=0.8, as in `generate`.
 
+        Yields:
+            Pieces of text.
+
         Raises:
-            ValueError: at the call, for an unknown option, a value out of its range,
-                or a prompt that is no text.
+            ValueError: at the call, for an unknown option, a value out of range, or a prompt that
+                is not a text.
         """
         check_method(self, "stream")
         text = one_text("prompt", prompt)
@@ -162,10 +163,13 @@ class OpenModel(LoadedModel):
 
         Args:
             texts: one text, or a list of texts.
-            num_beams: the number of beams.
-            length_penalty: how much longer translations are preferred (Wu et al. 2016,
-                arXiv:1609.08144); 0 is not at all.
-            batch_size: the number of texts per forward pass.
+            num_beams: the number of beams (default: 4).
+            length_penalty: the preference for long translations (Wu et al. 2016, arXiv:1609.08144);
+                0 has no effect (default: 0.6).
+            batch_size: the number of texts per forward pass (default: 32).
+
+        Returns:
+            The translation, or a list of translations in the order of the texts.
         """
         check_method(self, "translate")
         check_counts(batch_size=batch_size)
@@ -178,13 +182,16 @@ class OpenModel(LoadedModel):
         return like_input(texts, translations)
 
     def classify(self, inputs: Any, *, batch_size: int = 32) -> Any:
-        """Return the probability of every class as a dictionary,
-        or a number from a regression model.
+        """Classify texts, pairs of texts or images, or predict a number with a regression model.
 
         Args:
-            inputs: a text or a pair of texts, or, for a model of images, a file, its bytes or a PIL
+            inputs: a text or a pair of texts, or, for an image model, a file, its bytes or a PIL
                 image; or a list of these.
-            batch_size: the number of inputs per forward pass.
+            batch_size: the number of inputs per forward pass (default: 32).
+
+        Returns:
+            A dictionary with the probability of every class, or a number from a regression model; a
+            list of these for a list of inputs.
         """
         check_method(self, "classify")
         check_counts(batch_size=batch_size)
@@ -201,11 +208,14 @@ class OpenModel(LoadedModel):
         return like_input(inputs, named)
 
     def tag(self, sentences: Any, *, batch_size: int = 32) -> Any:
-        """Return (word, tag, probability) for every word of a sentence.
+        """Tag every word of a sentence.
 
         Args:
             sentences: a text, which is split at spaces, or a tuple of words; or a list of these.
-            batch_size: the number of sentences per forward pass.
+            batch_size: the number of sentences per forward pass (default: 32).
+
+        Returns:
+            A list of (word, tag, probability) per sentence.
         """
         check_method(self, "tag")
         check_counts(batch_size=batch_size)
@@ -219,18 +229,26 @@ class OpenModel(LoadedModel):
         return like_input(sentences, tagged)
 
     def answer(self, question: str, context: str) -> str:
-        """Return the span of `context` that answers `question`."""
+        """Return the span of `context` that answers `question`.
+
+        Args:
+            question: the question.
+            context: the text that contains the answer.
+        """
         check_method(self, "answer")
         pair = one_text("question", question), one_text("context", context)
         return methods.answer(self, [pair])[0].text
 
     def fill(self, texts: str | list[str], *, top_k: int = 5, batch_size: int = 32) -> Any:
-        """Return the most likely tokens and their probabilities for every mask of a text.
+        """Predict the masked words of a text.
 
         Args:
             texts: one text with `[MASK]` or the model's mask token, or a list of texts.
-            top_k: the number of tokens per mask.
-            batch_size: the number of texts per forward pass.
+            top_k: the number of predictions per mask (default: 5).
+            batch_size: the number of texts per forward pass (default: 32).
+
+        Returns:
+            Per mask of a text, the most likely tokens with their probabilities.
         """
         check_method(self, "fill")
         check_counts(batch_size=batch_size)
@@ -245,16 +263,18 @@ class OpenModel(LoadedModel):
         normalise: bool | None = None,
         batch_size: int = 32,
     ) -> Tensor:
-        """Compute one embedding vector per text or image: a tensor (width,),
-        or (inputs, width) for a list.
+        """Compute one embedding vector per text or image.
 
         Args:
-            inputs: one text, or, for a model of images, a file, its bytes or a PIL image; or a list
-                of these.
-            pooling: "mean", "max", "cls" or "last" (default: as the model's folder says, else
-                "mean"; of images the class token).
-            normalise: scale every vector to length 1 (default: as the model's folder says).
-            batch_size: the number of inputs per forward pass.
+            inputs: one text, or, for an image model, a file, its bytes or a PIL image; or a list of
+                these.
+            pooling: "mean", "max", "cls" or "last" (default: from the model's folder, else "mean";
+                for images the class token).
+            normalise: scale each vector to length 1 (default: from the model's folder).
+            batch_size: the number of inputs per forward pass (default: 32).
+
+        Returns:
+            A tensor of shape (width,), or (inputs, width) for a list.
         """
         check_method(self, "embed")
         check_counts(batch_size=batch_size)
@@ -271,13 +291,16 @@ class OpenModel(LoadedModel):
         threshold: float = 0.5,
         batch_size: int = 32,
     ) -> Any:
-        """Return the objects of an image, the surest first: dictionaries with `label`, `score`, and
-        `box` as x, y, width and height in pixels.
+        """Detect objects in images.
 
         Args:
             images: a path, the bytes of a file or a PIL image, or a list of them.
-            threshold: the lowest score of an object that is returned.
-            batch_size: the number of images per forward pass.
+            threshold: the minimum score of a returned object (default: 0.5).
+            batch_size: the number of images per forward pass (default: 32).
+
+        Returns:
+            Per image, a list of dictionaries sorted by score, with `label`, `score`, and `box` as
+            x, y, width and height in pixels.
         """
         check_method(self, "detect")
         check_counts(batch_size=batch_size)
@@ -303,7 +326,7 @@ for _method in METHODS:
 
 
 def allowed_methods(spec: S.Spec) -> set[str]:
-    """The methods of an opened model that its inputs, stacks and head allow."""
+    """Return the methods of an opened model that its inputs, stacks and head support."""
     allowed = {"embed"} if isinstance(spec.source, S.Tokens | S.Patches) else set[str]()
     if not (isinstance(spec.source, S.Tokens) and isinstance(spec.head, S.LMHead)):
         return allowed | METHODS & {verb_for(spec)}
@@ -323,22 +346,23 @@ def check_method(model: LoadedModel, name: str) -> None:
 
 
 def check_counts(**counts: Any) -> None:
-    """Raise ValueError for an argument that is not a whole number of at least 1."""
+    """Raise ValueError for an argument that is not an integer of at least 1."""
     for name, count in counts.items():
         if not isinstance(count, int) or count < 1:
-            raise ValueError(f"{name} = {count!r}; give a whole number of at least 1")
+            raise ValueError(f"{name} = {count!r}; give an integer of at least 1")
 
 
 def stop_strings(stop: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the texts that end an answer; one text stands for itself."""
+    """Return the texts that end an answer as a tuple."""
     texts = (stop,) if isinstance(stop, str) else tuple(stop)
     if not all(isinstance(text, str) and text for text in texts):
-        raise ValueError(f"stop = {stop!r}; give a text that is not empty, or several")
+        raise ValueError(f"stop = {stop!r}; give one or several non-empty texts")
     return texts
 
 
 def as_list(inputs: Any, *types: type) -> list[Any]:
-    """One input, or a list of them, as a list; a tuple is one input, such as a pair of texts.
+    """Return one input, or a list of inputs, as a list; a tuple is one input, such as a pair of
+    texts.
 
     Raises:
         ValueError: if an input has none of the types (default: str).
@@ -356,11 +380,11 @@ def as_list(inputs: Any, *types: type) -> list[Any]:
 
 
 def one_text(name: str, text: object) -> str:
-    """Return the text; ValueError for what is no text, also for a list of texts."""
+    """Return the text; raise ValueError for any other value, such as a list of texts."""
     if not isinstance(text, str):
         raise ValueError(
             f"{name} = {short(text)} is of type {type(text).__name__}; give one text, "
-            "and call this once per text"
+            "and call this method once per text"
         )
     return text
 
@@ -372,14 +396,14 @@ def like_input(inputs: Any, results: list[Any]) -> Any:
 def open_model(
     name: str | Path, *, dtype: torch.dtype = torch.float32, device: str | torch.device = "auto"
 ) -> OpenModel:
-    """Open a model with its tokenizer; of a run that is not finished, the newest checkpoint.
+    """Open a model with its tokenizer; for an unfinished run, its newest checkpoint.
 
     Args:
-        name: the folder of a run, the folder of a model, "demo" (ships with Weft), or a name on the
-            Hugging Face hub.
-        dtype: of the weights.
-        device: "cpu", "cuda", "cuda:1", "mps",
-            or "auto" for an accelerator if available, else the CPU.
+        name: a run directory, a model folder, "demo" (included in Weft), or a name on the Hugging
+            Face hub.
+        dtype: the data type of the weights.
+        device: "cpu", "cuda", "cuda:1", "mps", or "auto" for an accelerator if available, else the
+            CPU.
     """
     device = resolve_device(device)
     folder = local_folder(name)
@@ -393,7 +417,7 @@ def open_model(
         return OpenModel(str(name), model, load_tokenizer(model_folder, model.spec), recipe, folder)
     checkpoint = latest_checkpoint(folder / "checkpoints", complain)
     if checkpoint is None:
-        raise ValueError(f"{folder} has no checkpoint yet; weft train trains it")
+        raise ValueError(f"{folder} has no checkpoint; train it with weft train")
     data = PreparedFolder(str(prepared_location(recipe.data)))
     labels = json.loads(data.read_text("data.json"))["labels"]
     model = build_on_meta(S.with_label_names(recipe.model, labels)).to(dtype)
@@ -415,8 +439,8 @@ def complain(line: str) -> None:
 
 
 def load_tokenizer(folder: Path, spec: S.Spec) -> Tokenizer | None:
-    """Return the tokenizer in a model's folder;
-    it never gives ids outside the model's vocabulary."""
+    """Return the tokenizer in a model's folder, which never returns ids outside the model's
+    vocabulary."""
     file = find_file(folder, "tokenizer.json")
     tokenizer = Tokenizer.load(file) if file else None
     value = getattr(spec.source, "vocab_size", None)

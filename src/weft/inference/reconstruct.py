@@ -1,5 +1,5 @@
-"""What a masked autoencoder makes of an image: the original, what it sees, and what it rebuilds (He
-et al. 2021, arXiv:2111.06377, figure 2)."""
+"""Reconstruction by a masked autoencoder: original, visible patches and rebuilt image (He et al.
+2021, arXiv:2111.06377, figure 2)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,15 +18,15 @@ from ..tasks.predict import device_of
 from .images import ImageInput, ImagePreprocess, evaluation_transforms, image_store
 from .methods import check_head
 
-GREY = 128  # of a hidden patch
+GREY = 128  # grey level of a hidden patch
 
 
 class Reconstruction(NamedTuple):
-    """Three pictures of one image, each as large as the model reads it."""
+    """Three views of one image at the model's resolution."""
 
     original: Image.Image
     masked: Image.Image
-    rebuilt: Image.Image  # hidden patches as the model predicts them, visible ones as they are
+    rebuilt: Image.Image  # predicted hidden patches, original visible ones
     error: float  # mean squared error of a hidden pixel, in units of `Normalize.std`
 
 
@@ -37,16 +37,16 @@ def reconstruct(
     seed: int = 0,
     bf16: bool = False,
 ) -> list[Reconstruction]:
-    """Hide patches of each image, and rebuild them. A model that was trained on normalised pixels
-    says nothing of a patch's brightness and contrast: these are taken from the original,
-    as in the paper's figures.
+    """Hide patches of each image and rebuild them.
+
+    A model trained on normalised pixels predicts no brightness and contrast of a patch; these are
+    taken from the original, as in the paper's figures.
 
     Args:
-        model: with a `PixelDecoder` head.
+        model: a model with a `PixelDecoder` head.
         images: files, bytes or PIL images.
-        mask_rate: the share of patches that is hidden (default: as the model was trained, else
-            .75).
-        seed: with the number of an image, which patches these are.
+        mask_rate: the fraction of hidden patches (default: that of training, else 0.75).
+        seed: selects the hidden patches, together with the index of an image.
         bf16: compute in bfloat16.
 
     Raises:
@@ -61,7 +61,8 @@ def reconstruct(
     shown = int(spec.grid_cells * (1 - rate))
     if not 0 < shown < spec.grid_cells:
         raise ValueError(
-            f"a mask rate of {rate} of {spec.grid_cells} patches leaves {shown} to see"
+            f"a mask rate of {rate} of {spec.grid_cells} patches leaves {shown} visible; "
+            f"give a {'larger' if shown else 'smaller'} rate"
         )
     store = image_store(model, images)
     preprocess = ImagePreprocess(model, store)
@@ -86,7 +87,7 @@ def rebuild_image(
     assert isinstance(source, S.Patches)
     original_PF = patchify(image_CRS[None], source.patch_size)[0]
     predicted_PF = predict_patches(model, image_CRS, masks["visible"])
-    # the targets were normalised: the patch's own mean and deviation give the colours back
+    # The targets were normalised; restore the patch's own mean and deviation
     if task.normalise_pixels:
         variance_P1, mean_P1 = torch.var_mean(original_PF, -1, keepdim=True)
         predicted_PF = predicted_PF * (variance_P1 + 1e-6).sqrt() + mean_P1
@@ -107,7 +108,7 @@ def rebuild_image(
 
 @torch.no_grad()
 def predict_patches(model: LoadedModel, image_CRS: Tensor, visible_S: np.ndarray) -> Tensor:
-    """(P, F): the predicted pixels of every patch."""
+    """Return the predicted pixels of every patch, (P, F)."""
     device = device_of(model.model)
     sequence = model.model.embed(image_CRS[None].to(device, model.model.dtype))
     seen = sequence.select(torch.from_numpy(visible_S)[None].to(device))
@@ -117,7 +118,7 @@ def predict_patches(model: LoadedModel, image_CRS: Tensor, visible_S: np.ndarray
 
 
 def hidden_pixels(source: S.Patches, hidden_S: np.ndarray) -> np.ndarray:
-    """(rows, columns): True where a patch is hidden."""
+    """Return a mask of shape (rows, columns), True where a patch is hidden."""
     side = source.image_size // source.patch_size
     patch = source.patch_size
     hidden_P = np.zeros(side * side, bool)
@@ -126,7 +127,7 @@ def hidden_pixels(source: S.Patches, hidden_S: np.ndarray) -> np.ndarray:
 
 
 def unpatchify(x_PF: Tensor, patch: int, channels: int) -> Tensor:
-    """(channels, rows, columns): the inverse of `patchify` for one square image."""
+    """Return an image (channels, rows, columns) from patches, the inverse of `patchify`."""
     side = round(len(x_PF) ** 0.5)
     return (
         x_PF.reshape(side, side, patch, patch, channels)
@@ -136,7 +137,7 @@ def unpatchify(x_PF: Tensor, patch: int, channels: int) -> Tensor:
 
 
 def contact_sheet(rows: Sequence[Reconstruction], scale: int = 1, gap: int = 4) -> Image.Image:
-    """All of them in one picture: original, masked and rebuilt side by side, a line per image."""
+    """Return one image with a row per reconstruction: original, masked and rebuilt."""
     width, height = (side * scale for side in rows[0].original.size)
     sheet = Image.new("RGB", (3 * width + 4 * gap, len(rows) * (height + gap) + gap), "white")
     for line, row in enumerate(rows):

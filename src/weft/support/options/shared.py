@@ -42,7 +42,7 @@ NO_ANSWER_THRESHOLD = Option(
     "return no answer if its score exceeds that of the best span by more than X", metavar="X"
 )
 POOLING = Option("pooling of token vectors into one vector")
-RUN = Option("run directory to write", metavar="RUN", short="-o")
+RUN = Option("run directory", metavar="RUN", short="-o")
 VALID = Option("validation files", metavar="FILE")
 ROWS_OUTPUT = Option(
     "output file: .jsonl, .json, .csv, .tsv or .parquet for the rows with their predictions; "
