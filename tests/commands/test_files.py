@@ -114,7 +114,7 @@ def test_no_output_takes_the_place_of_a_file_in_the_run_that_is_read(
         (run / file).write_text("{}")
     words = IN_A_RUN[verb].format(run=run, file=run / name).split()
     assert main(words) == 2
-    assert f"is inside {run}, the model or run that is read" in capsys.readouterr().err
+    assert f"is inside {run}" in capsys.readouterr().err
     assert {path.read_text() for path in run.rglob("*.json*")} == {"{}"}
     assert not (run / "new.jsonl").exists()
 

@@ -292,7 +292,7 @@ def test_what_cannot_be_written_is_refused_before_the_work_and_never_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for out, said in (
-        (tmp_path / "none" / "out.txt", "there is no folder"),
+        (tmp_path / "none" / "out.txt", "does not exist"),
         (tmp_path, "is a folder"),
         (tmp_path / "o.gz", ".gz is not"),
     ):
@@ -325,7 +325,7 @@ def test_lower_precision_is_asked_for_by_name(
             "--top-p 3: give a number above 0, at most 1",
         ),
         (["translate", "{speaker}", "a"], "no encoder"),
-        (["generate", "{speaker}", "a", "--input", "x"], "not both"),
+        (["generate", "{speaker}", "a", "--input", "x"], "cannot be combined"),
         (["generate", "{speaker}", "--input", "no.txt"], "no file no.txt here"),
         (["generate", "{speaker}", "a", "--chat"], "no chat template"),
         (
@@ -336,7 +336,7 @@ def test_lower_precision_is_asked_for_by_name(
             ["generate", "{speaker}", "a", "--num-beams", "2", "--repetition-penalty", "1.5"],
             "cannot be combined with sampling, --repetition-penalty",
         ),
-        (["generate", "{speaker}", "a", "--stop", ""], "--stop needs a text"),
+        (["generate", "{speaker}", "a", "--stop", ""], "--stop is empty"),
         (["generate", "{speaker}", "--max-new-tokens", "4", "a", "b"], "'b' is a second prompt"),
         (["generate", "{speaker}", "a", "--num-return", "2"], "--num-return needs --num-beams"),
         (

@@ -239,7 +239,7 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         (["pretrain", "missing.txt"], "no file missing.txt"),
         (["detect", "boxes.json"], "the folder of the images"),
         (["pretrain", "boxes.json"], "which column is the text"),
-        (["pretrain", "text.txt", "-o", "text.txt"], "a name with .py"),
+        (["pretrain", "text.txt", "-o", "text.txt"], "ends in .py"),
         (["pretrain", "images/0.png"], "images/0.png is a binary file"),
         (["translate", "images/0.png", "text.txt"], "images/0.png is a binary file"),
         (["classify", "images/0.png"], "images/0.png is a binary file"),
@@ -502,7 +502,7 @@ def test_plain_text_without_a_task_is_pre_trained_on_and_a_task_alone_names_the_
     assert isinstance(weft.load_recipe("z.py").task, R.CausalLM)
     capsys.readouterr()
     assert main(["new", "classify"]) == 2
-    assert "give the files with the data too" in capsys.readouterr().err
+    assert "give the data files too" in capsys.readouterr().err
 
 
 def test_two_recipes_of_one_text_have_runs_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -642,7 +642,7 @@ def test_what_is_said_of_the_export_is_so(
         assert f"as {family}" in guessed["export"]
         assert json.loads(Path("out/config.json").read_text())["model_type"] == family
     else:
-        assert "Weft's own layout alone" in guessed["export"]
+        assert "only Weft's own layout" in guessed["export"]
         assert "model=DETR" in guessed["warning"]
         text = Path("recipe.py").read_text()
         assert "model=DETR" in text.split("recipe = ")[1]
@@ -689,7 +689,7 @@ def test_a_validation_file_that_is_trained_on_is_reported(
     shutil.copy("reviews.csv", "other.csv")
     Path("link.csv").symlink_to("reviews.csv")
     assert main(["new", "classify", *files, "--valid", *valid, "-o", "mine.py"]) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if "also trained on" in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "also training data" in line]
     assert len(lines) == (shared is not None)
     assert all(str(Path(str(shared)).resolve()) in line for line in lines)
 

@@ -89,7 +89,7 @@ def test_a_picture_is_drawn(
         ("gpt2 --kind h10", "did you mean 'h100'?"),
         ("gpt2 --gpus 0", "--gpus 0: give an integer of at least 1"),
         ("gpt2 --gpus 8 --tokens -3", "--tokens -3: give a number above 0, such as 300e9"),
-        ("gpt2 --gpus 8 --set steps=3", "give a recipe's file"),
+        ("gpt2 --gpus 8 --set steps=3", "give a recipe file"),
         ("gpt2 --gpus 8 --picture plan.txt", "use .png or .svg"),
         ("bert --gpus 8 --simulate", "leave it out for others"),
     ],
@@ -116,7 +116,7 @@ def test_the_table_names_the_rows_that_the_memory_of_each_line_is_for(
     scaling = json.loads(capsys.readouterr().out)["scaling"]
     assert main(["plan", "gpt2-large", "--gpus", "16"]) == 0
     printed = capsys.readouterr().out
-    assert "memory per device follows its rows" in " ".join(printed.split())
+    assert "memory per device depends on its rows" in " ".join(printed.split())
     lines = {line.split()[0]: line.split() for line in printed.splitlines() if line.strip()}
     for row in scaling:
         rows = f"{row['layout']['micro_batch']:,}{'*' * row['layout']['checkpointing']}"

@@ -250,7 +250,7 @@ def test_words_behind_the_models_end_are_told_of(
     models: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["tag", models["tag"], "a dog", "a dog runs " * 40]) == 0
-    assert "1 of 2 rows are longer than the model reads" in capsys.readouterr().err
+    assert "1 of 2 rows exceed the model's maximum length" in capsys.readouterr().err
 
 
 def test_no_words_have_no_tags(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,7 +271,7 @@ def test_what_cannot_be_asked_is_one_line(
             ["classify", models["classify"], "--input", str(tmp_path / "in.csv"), "--columns", "c"],
             "no column 'c'",
         ),
-        (["fill", models["fill"], "nothing"], "hides no word"),
+        (["fill", models["fill"], "nothing"], "has no mask"),
         (["evaluate", models["tag"]], "--task"),
         (["evaluate", models["tag"], "--task", "tag"], "--data"),
         (
@@ -287,7 +287,7 @@ def test_what_cannot_be_asked_is_one_line(
                 "--data",
                 str(tmp_path / "none.csv"),
             ],
-            "not one row",
+            "no row is readable",
         ),
         (
             ["tag", models["tag"], "--input", str(tmp_path / "words.jsonl")],
@@ -387,6 +387,20 @@ def test_classes_may_come_by_number_and_bytes_are_the_texts(
     assert found["bits per byte"] == pytest.approx(
         nats / np.log(2) / sum(len(t.encode()) for t in TEXTS)
     )
+
+
+def test_questions_of_squad_need_no_answer_in_the_context(
+    models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = json.loads(json.dumps(SQUAD))
+    for question in data["data"][0]["paragraphs"][0]["qas"]:
+        question |= {"answers": [{"text": "elsewhere", "answer_start": 0}], "is_impossible": False}
+    (tmp_path / "in.json").write_text(json.dumps(data))
+    rows = said(capsys, "answer", models["answer"], "--input", str(tmp_path / "in.json"))
+    assert [row["id"] for row in rows] == ["a", "b"]
+    del data["data"][0]["paragraphs"][0]["qas"][0]["answers"]
+    (tmp_path / "in.json").write_text(json.dumps(data))
+    assert said(capsys, "answer", models["answer"], "--input", str(tmp_path / "in.json")) == rows
 
 
 def test_answers_are_scored_against_all_of_the_file(

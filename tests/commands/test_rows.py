@@ -111,16 +111,22 @@ def test_what_cannot_be_written_is_refused_before_the_work(
     for words, line in (
         (
             ["classify", "no model", "a", "--output", f"{tmp_path}/none/out.csv"],
-            "there is no folder",
+            "does not exist",
         ),
         (["classify", "no model", "a", "--output", f"{tmp_path}/out.npy"], ".npy is not written"),
         (
             ["answer", "no model", "--question", "a", "--context", "b", "--output", str(tmp_path)],
             "is a folder",
         ),
-        (["evaluate", "no model", "--output", f"{tmp_path}/none/out.json"], "there is no folder"),
-        (["evaluate", model, "--output", f"{tmp_path}/list.json"], "holds no receipts"),
-        (["evaluate", model, "--output", f"{tmp_path}/text.json"], "holds no receipts"),
+        (["evaluate", "no model", "--output", f"{tmp_path}/none/out.json"], "does not exist"),
+        (
+            ["evaluate", model, "--output", f"{tmp_path}/list.json"],
+            "give another file with --output",
+        ),
+        (
+            ["evaluate", model, "--output", f"{tmp_path}/text.json"],
+            "give another file with --output",
+        ),
     ):
         assert main(words) == 2
         assert line in capsys.readouterr().err

@@ -87,7 +87,7 @@ def test_several_columns_are_lines_and_a_reason_stands_before_the_answer(tmp_pat
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"columns": ["question"]}, "then that of the answer"),
+        ({"columns": ["question"]}, "then the answer column"),
         ({"columns": ["question", "nothing"]}, "no column 'nothing'"),
         ({"label_words": ["a"]}, "1 words for the 11 values of 'answer'"),
     ],
@@ -221,7 +221,7 @@ def test_arithmetic_asks_ten_tasks(
     ("words", "message"),
     [
         (("--arithmetic", "--shots", "99"), "give smaller numbers with --shots"),
-        (("--arithmetic", "--data", "x"), "bring their own questions"),
+        (("--arithmetic", "--data", "x"), "remove --data and --task"),
         (("--arithmetic", "--shots", "-1"), "--shots -1: give an integer of at least 0"),
         (("--few-shot", "a.csv", "--arithmetic"), "cannot be combined"),
     ],
@@ -236,7 +236,7 @@ def test_what_cannot_be_asked_is_one_line(
 
 
 def test_a_model_that_is_no_language_model_is_refused() -> None:
-    with pytest.raises(ValueError, match="is no language model"):
+    with pytest.raises(ValueError, match="is not a decoder"):
         next(evaluate_in_context(small(None), [], [0]))
 
 

@@ -95,7 +95,7 @@ def test_auto_precision_is_chosen_once_and_kept_on_another_machine(
     whole = train(longer, tmp_path / "whole")
     machine(after)
     assert train(longer, tmp_path / "run", say=said.append) == whole
-    assert f"precision stays {kept}, as the run began; here auto is {other}" in said
+    assert f"precision stays {kept}, as the run began; auto on this machine is {other}" in said
     saved = all_checkpoints(tmp_path / "run" / "checkpoints")[-1].state
     assert saved["environment"]["precision"] == kept
     assert R.recipe_of_run(tmp_path / "run").precision == kept

@@ -192,7 +192,7 @@ def test_receipts_are_never_put_into_a_file_of_another_kind(
     for text in ('{"name": "a package"}', "[]", "not JSON"):
         (tmp_path / "package.json").write_text(text)
         assert main(["evaluate", made["run"], "--output", str(tmp_path / "package.json")]) == 2
-        assert "holds no receipts" in one_line(capsys)
+        assert "give another file with --output" in one_line(capsys)
         assert (tmp_path / "package.json").read_text() == text
 
 

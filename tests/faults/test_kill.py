@@ -168,5 +168,5 @@ def test_the_command_itself_is_killed_goes_on_in_a_fresh_interpreter_and_proves_
     rest = again.communicate()
     assert again.returncode == 75, (said, rest)
     proof = command("resume", str(out), "--verify")
-    assert "every bit is the same" in proof.communicate()[0]
+    assert "bit-identical" in proof.communicate()[0]
     assert proof.returncode == 0

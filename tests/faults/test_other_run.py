@@ -188,7 +188,7 @@ def test_a_damaged_recipe_file_is_restored_from_the_checkpoint_and_one_line_says
     said = [line for line in capsys.readouterr().err.splitlines() if "recipe.json" in line]
     assert len(said) == 1
     assert said[0].startswith(f"weft: {path} ")
-    assert said[0].endswith("; it is written again")
+    assert said[0].endswith("; writing it again")
     assert path.read_bytes() == good
     assert train(recipe, out) == runs.whole
 

@@ -185,7 +185,7 @@ def test_resume_refuses_another_precision_and_writes_nothing(
     assert cli.main(["resume", str(out), "--precision", "bf16"]) == 2
     assert "was started with precision = 'fp32', which a run keeps" in capsys.readouterr().err
     assert cli.main(["resume", str(out), "--verify", "--precision", "fp32"]) == 2
-    assert "leave --precision out" in capsys.readouterr().err
+    assert "remove --precision" in capsys.readouterr().err
     assert held(out) == before
 
 
@@ -445,7 +445,7 @@ def test_a_run_that_does_not_repeat_is_found_by_its_check(
         groups["rng"]["torch"][24] ^= 1
     write(out / "checkpoints", 8, groups, facts)  # its manifest vouches for it
     assert cli.main(["resume", str(out), "--verify"]) == 1
-    assert "NOT the same" in capsys.readouterr().out
+    assert "NOT identical" in capsys.readouterr().out
 
 
 def test_a_check_needs_a_run_with_a_checkpoint_and_one_rank(
@@ -459,5 +459,5 @@ def test_a_check_needs_a_run_with_a_checkpoint_and_one_rank(
     with pytest.raises(ValueError, match="was trained by 2 ranks"):
         whole_runs.verify_resume(out)
     shutil.rmtree(out / "checkpoints")
-    with pytest.raises(ValueError, match="has no good checkpoint yet"):
+    with pytest.raises(ValueError, match="has no undamaged checkpoint"):
         whole_runs.verify_resume(out)

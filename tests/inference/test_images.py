@@ -514,7 +514,7 @@ def test_a_model_of_text_has_no_features_of_images(
     [
         ("nowhere.png", "is not a file"),
         ("text.png", "cannot be read"),
-        ("empty", "without images"),
+        ("empty", "has no images"),
     ],
 )
 def test_what_is_no_image_is_refused_in_one_line(

@@ -201,7 +201,7 @@ def test_hidden_words_are_guessed_by_any_name_of_the_mask_as_transformers_guesse
 def test_a_hidden_word_that_is_not_read_is_not_passed_over() -> None:
     own = ready(None)
     for text, line in (
-        ("i like it", "hides no word"),
+        ("i like it", "has no mask"),
         ("paris " * 70 + "[MASK]", "hides a word beyond the 64 tokens"),
         ("[MASK] " + "paris " * 70 + "[MASK]", "hides a word beyond the 64 tokens"),
     ):

@@ -89,10 +89,10 @@ def test_the_picture_is_a_file_of_its_own(
     image.write_bytes((folder / "image.png").read_bytes())
     arguments = ["reconstruct", str(folder / "model"), str(image), "--draw"]
     assert main([*arguments, str(image)]) == 2
-    assert f"--draw: {image} is an input, which would be overwritten" in capsys.readouterr().err
+    assert f"--draw: {image} is an input" in capsys.readouterr().err
     assert image.read_bytes() == (folder / "image.png").read_bytes()
     assert main([*arguments, str(tmp_path)]) == 2
-    assert f"--draw {tmp_path} is a folder; name a file in it" in capsys.readouterr().err
+    assert f"--draw {tmp_path} is a folder" in capsys.readouterr().err
 
 
 def test_a_model_that_rebuilds_nothing_is_refused(

@@ -382,7 +382,7 @@ def reaches(recipe: R.Recipe, place: str) -> bool:
         ("train x.py --batch-size 3", "--set batch.size=32"),
         ("train x.py --seed 3", "--set seed=1"),
         ("train x.py --bf16", "--precision"),
-        ("train x.py --resume", "a run continues by itself"),
+        ("train x.py --resume", "weft resume RUN"),
         ("train x.py --output-dir x", "--output"),
         ("train x.py --max-steps 3", "--set steps=1000"),
         ("tune x --data y --lr 3", "--learning-rates"),

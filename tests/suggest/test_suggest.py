@@ -162,7 +162,7 @@ def test_a_recipe_is_suggested_for_a_table_that_was_opened_without_a_task(tmp_pa
     path.write_text("en,de\n" + "".join(f"a dog {i},ein Hund {i}\n" for i in range(40)))
     table = weft.open_table(str(path))
     assert isinstance(weft.suggest_recipe(table, "translate").task, R.Translation)
-    with pytest.raises(ValueError, match="the JSON of the annotations"):
+    with pytest.raises(ValueError, match="the JSON annotations"):
         weft.suggest_recipe(table, "detect")
     text = tmp_path / "text.txt"
     text.write_text("A line of text.\n\n" * 5000)

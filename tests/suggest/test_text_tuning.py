@@ -203,7 +203,7 @@ def test_the_auxiliary_loss_needs_a_decoder_whose_head_is_its_table(
                 starts[name], tmp_path / "run", pairs(tmp_path / "pairs.tsv", False), lm_weight=0.5
             )
         )
-    with pytest.raises(ValueError, match="similarity reads two texts and a label"):
+    with pytest.raises(ValueError, match="--columns TEXT TEXT LABEL"):
         plan_tuning(
             wish(
                 starts[name],

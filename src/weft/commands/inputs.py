@@ -9,6 +9,7 @@ from .predict_options import AnswerOptions, TagOptions, TextOptions
 from .rows import TABLE_SUFFIXES, image_rows, input_rows, input_table, rows_of
 
 if TYPE_CHECKING:
+    from ..data.reading.table import Table
     from ..inference.open_model import OpenModel
 
 
@@ -137,7 +138,25 @@ def question_rows(options: AnswerOptions) -> tuple[list[Fields], str]:
     table = input_table(options, [question] if question else [])
     if question:
         return [{"question": question, "context": context}], ""
+    if table.format == "squad":
+        return squad_rows(table), table.format
     return rows_of(table), table.format
+
+
+def squad_rows(table: "Table") -> list[Fields]:
+    """Return the questions of a SQuAD file; an answer that is not in its context is ignored."""
+    from ..data.reading.formats.squad import read_questions, squad_row
+    from ..recipe.data.formats import BadRow
+
+    fields = []
+    for path in table.source.paths:
+        for question in read_questions(path, max_bad_rows=table.max_bad_rows):
+            row = squad_row(question)
+            if isinstance(row, BadRow):
+                row = squad_row(question._replace(answers=()))
+            assert not isinstance(row, BadRow)
+            fields.append(row.fields)
+    return fields
 
 
 def questions_of_rows(options: AnswerOptions, rows: list[Fields]) -> Inputs:

@@ -864,7 +864,7 @@ def test_words_of_a_command_line_become_a_data_value() -> None:
     for wrong, words in (
         ({"rows": "pair"}, "did you mean 'pairs'"),
         ({"tokenizer": "bbpe"}, "did you mean 'bpe'"),
-        ({"lowercase": True}, "cannot lower-case"),
+        ({"lowercase": True}, "does not support --lowercase"),
         ({"format": "txt"}, "format"),
         ({"rows": "pairs", "columns": ["one"]}, "source, target"),
     ):
