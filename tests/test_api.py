@@ -55,7 +55,7 @@ def test_what_is_no_text_is_one_clear_line(wrong: object) -> None:
 
 @pytest.mark.parametrize("wrong", [5, None, ["a"], ("a",)])
 def test_a_list_where_one_text_is_expected_is_one_clear_line(wrong: Any) -> None:
-    one = r"is of type \w+; give one text, and call this once per text$"
+    one = r"is of type \w+; give one text, and call this method once per text$"
     with pytest.raises(ValueError, match=f"^prompt = .* {one}"):
         ready(None, "gpt2").stream(wrong)
     reader = ready(S.SpanHead())

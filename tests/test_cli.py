@@ -410,7 +410,7 @@ def test_convert_writes_over_an_older_model_folder(
         ("train x.py --set steps 5", "write --set steps=5"),
         (
             "train x.py --set steps=5 seed=1",
-            "seed=1: write --set before each change, here --set seed=1",
+            "seed=1: give --set before each change: --set seed=1",
         ),
         ("prepare --data x.csv", "takes files as positional arguments; remove --data"),
         ("--nope", "the command has no option '--nope'; there is --help, --version"),

@@ -213,7 +213,7 @@ def test_what_differs_in_some_blocks_is_named_with_their_numbers(tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["missing"], "missing has no log; give the folder of a run"),
+        (["missing"], "missing has no log; give a run directory"),
         (["a0", "a0"], "a0 is given twice"),
         (["a0", "--quantities", "beauty"], "no run has 'beauty'; there are 'training loss'"),
         (["a0", "--output", "x.gif"], ".gif is not written; use .png, .svg, .pdf"),

@@ -209,7 +209,7 @@ def test_the_ids_of_a_results_file_are_those_of_the_annotations(
     assert [names[r["category_id"]] for r in results] == labels
     truth.write_text(json.dumps(table | {"images": table["images"][:1]}))
     assert main(["detect", *map(str, words)]) == 2
-    assert "7.png is not among the images of --coco-truth" in capsys.readouterr().err
+    assert "--coco-truth does not list the image" in capsys.readouterr().err
     twice = [*table["images"], {"id": 6, "file_name": "train/7.png"}]
     truth.write_text(json.dumps(table | {"images": twice}))
     assert main(["detect", *map(str, words)]) == 2
@@ -332,7 +332,7 @@ def test_labels_of_neighbouring_boxes_hide_neither_each_other_nor_leave_the_imag
         (("7.png", "7.png", "--draw", "drawn"), "2 images would be drawn in drawn/7.png"),
         (("7.png", "--coco", "r.json", "--coco-truth", "none.json"), "none.json is not a file"),
         (("7.png", "--coco", "model"), "--coco model is a folder"),
-        (("7.png", "--draw", "nowhere/x.png"), "--draw nowhere/x.png: there is no folder nowhere"),
+        (("7.png", "--draw", "nowhere/x.png"), "--draw nowhere/x.png: nowhere does not exist"),
         (("7.png", "--draw", "note.txt/drawn"), "note.txt is a file; give a folder"),
     ],
 )

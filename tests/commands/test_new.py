@@ -512,7 +512,7 @@ def test_two_recipes_of_one_text_have_runs_of_their_own(capsys: pytest.CaptureFi
         assert weft.load_recipe(f"{name}.py").name == name
     Path("runs/mine").mkdir(parents=True)
     assert main(["new", "pretrain", "text.txt", "-o", "mine.py"]) == 2
-    assert "another recipe has the run runs/mine" in capsys.readouterr().err
+    assert "the run runs/mine already exists" in capsys.readouterr().err
     assert not Path("mine.py").exists()
 
 
@@ -610,7 +610,7 @@ def test_a_recipe_does_not_take_the_name_of_a_module(capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize(
     ("names", "message"),
-    [(["a.txt", "b.jsonl", "c.txt"], "'mixed/*.txt'"), ([".hidden"], "mixed holds no file")],
+    [(["a.txt", "b.jsonl", "c.txt"], "'mixed/*.txt'"), ([".hidden"], "mixed has no files")],
 )
 def test_a_folder_without_texts_of_one_kind_is_refused(
     names: list[str], message: str, capsys: pytest.CaptureFixture[str]

@@ -221,7 +221,7 @@ def test_status_lists_and_compares_runs(capsys: pytest.CaptureFixture[str]) -> N
     ]
     log_of("runs/c", [])
     assert main(["status", "runs/c"]) == 0
-    assert "not started, 8 steps are left" in said(capsys)
+    assert "not started, 8 steps remain" in said(capsys)
     assert main(["status", "runs/b", "runs/a", "--json"]) == 0
     assert [found["run"] for found in json.loads(capsys.readouterr().out)] == ["runs/b", "runs/a"]
 
@@ -382,7 +382,7 @@ def test_a_stopped_run_is_saved_says_how_to_go_on_and_goes_on(
     with monkeypatch.context() as inside:
         inside.setattr(Trainer, "train_step", ask)
         assert main(["train", "small.py"]) == EXIT_STOPPED
-    assert "to continue: weft resume runs/small" in said(capsys)
+    assert "to resume: weft resume runs/small" in said(capsys)
     assert Path("runs/small/checkpoints/step-000000003").exists()
     assert main(["resume", "runs/small"]) == 0
     assert "resuming after step 3" in said(capsys)
@@ -474,7 +474,7 @@ def test_a_recipe_whose_data_are_missing_says_what_they_are(
     assert main([verb, "mine.py:tiny"]) == 2
     error = capsys.readouterr().err
     assert "no file missing.txt here" in error
-    assert ("; mine.py says at its top what data it reads" in error) == documented
+    assert ("; the head of mine.py describes its data" in error) == documented
 
 
 def test_a_caller_who_stops_asking_finds_the_step_saved() -> None:

@@ -172,7 +172,7 @@ def test_a_rate_without_a_finite_validation_is_left_out_of_the_search(
     for _ in search.run_trials(plan_tuning(options("one")), lines.append):
         pass
     assert [trial["lr"] for trial in table(tmp_path / "one")["trials"]] == [1e-3]
-    assert any("no validation gave a finite accuracy; left out" in line for line in lines)
+    assert any("no validation has a finite accuracy; omitted" in line for line in lines)
     assert (tmp_path / "one" / "model").exists()
     monkeypatch.setattr(results, "trial_result", lambda *of_trial: None)
     with pytest.raises(ValueError, match="give lower --learning-rates"):
@@ -454,7 +454,8 @@ def test_a_bad_rate_and_a_finished_try_of_other_settings_are_found_before_anythi
     loser = next(path for path in out.glob("trial-*") if not (path / "checkpoints").exists())
     before = {path: path.stat().st_mtime_ns for path in out.glob("trial-*/**/*")}
     with pytest.raises(
-        ValueError, match=r"was begun with another recipe: steps was 4; undo the change of --epochs"
+        ValueError,
+        match=r"was started with another recipe: steps was 4; undo the change of --epochs",
     ):
         next(
             search.run_trials(

@@ -89,7 +89,7 @@ def test_several_columns_are_lines_and_a_reason_stands_before_the_answer(tmp_pat
     [
         ({"columns": ["question"]}, "then the answer column"),
         ({"columns": ["question", "nothing"]}, "no column 'nothing'"),
-        ({"label_words": ["a"]}, "1 words for the 11 values of 'answer'"),
+        ({"label_words": ["a"]}, "1 texts for the 11 values of 'answer'"),
     ],
 )
 def test_columns_and_words_that_do_not_fit_are_refused(

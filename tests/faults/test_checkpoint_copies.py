@@ -262,8 +262,8 @@ def test_ranks_that_would_continue_after_different_steps_are_refused(
         return train(alone, tmp_path / f"disk-{os.environ['RANK']}")
 
     errors = [end["line"] for end in ranks(alone, tmp_path / "machine", 2, work)]
-    assert "rank 0 would continue after step 5, but not all others" in errors[0]
-    assert "rank 1 would continue after step 0" in errors[1]
+    assert "rank 0 would resume after step 5, but not all others" in errors[0]
+    assert "rank 1 would resume after step 0" in errors[1]
 
 
 def test_two_ranks_copy_their_parts_and_one_continues_from_them(

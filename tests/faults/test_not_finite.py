@@ -320,7 +320,7 @@ def test_without_a_finite_validation_the_last_weights_are_exported(
     monkeypatch.setattr(validation, "validate", lambda *_: {"loss": nan})
     lines = list[str]()
     train(replace(recipe, average=R.BestCheckpoint()), tmp_path / "best", say=lines.append)
-    assert lines[-1] == "no validation gave a finite loss: the model is that of the last step"
+    assert lines[-1] == "no validation has a finite loss; the model is that of the last step"
     assert model_bytes(tmp_path / "best") == model_bytes(tmp_path / "last")
     train(replace(recipe, average=R.BestCheckpoint()), tmp_path / "best", say=lines.append)
     assert any("is finished" in line for line in lines)

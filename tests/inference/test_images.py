@@ -311,7 +311,7 @@ def test_classes_of_other_names_are_not_taken_for_the_models_by_their_order(
     files = sorted((folder / "data").rglob("*.png"))
     assert main(with_named_numbers(tmp_path, labels, files, ("dogs", "cats"))) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"its classes dogs, cats are none of the model's, {', '.join(labels)}" in line
+    assert f"its classes dogs, cats are not among the model's classes {', '.join(labels)}" in line
     assert "t.parquet" in line
     assert "weft tune" in line
 
@@ -542,7 +542,7 @@ def test_a_folder_is_no_image_and_a_classifier_is_no_detector(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = weft.open(folder / "model")
-    with pytest.raises(ValueError, match="data is a folder; give its images"):
+    with pytest.raises(ValueError, match="data is a folder; give the images in it"):
         model.classify(str(folder / "data"))
     image = str(next((folder / "data").rglob("*.png")))
     assert main(["detect", str(folder / "model"), image]) == 2

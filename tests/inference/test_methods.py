@@ -194,7 +194,7 @@ def test_hidden_words_are_guessed_by_any_name_of_the_mask_as_transformers_guesse
             assert [word for word, _ in guesses] == [
                 methods.token_text(tokenizer(), int(i)) for i in words
             ]
-    with pytest.raises(ValueError, match="hides no word; write \\[MASK\\] or <mask>"):
+    with pytest.raises(ValueError, match="has no mask; write \\[MASK\\] or <mask>"):
         methods.fill(own, ["nothing"])
 
 
@@ -202,8 +202,8 @@ def test_a_hidden_word_that_is_not_read_is_not_passed_over() -> None:
     own = ready(None)
     for text, line in (
         ("i like it", "has no mask"),
-        ("paris " * 70 + "[MASK]", "hides a word beyond the 64 tokens"),
-        ("[MASK] " + "paris " * 70 + "[MASK]", "hides a word beyond the 64 tokens"),
+        ("paris " * 70 + "[MASK]", "has a mask beyond the maximum of 64 tokens"),
+        ("[MASK] " + "paris " * 70 + "[MASK]", "has a mask beyond the maximum of 64 tokens"),
     ):
         with pytest.raises(ValueError, match=line):
             methods.fill(own, [text])

@@ -423,8 +423,8 @@ def test_what_is_not_alike_is_not_proposed(name: str, known: list[str], near: st
 def test_the_package_knows_its_recipes_and_names_where_a_value_lives() -> None:
     assert weft.recipe is R
     for name, line in (
-        ("AdamW", "it is weft.recipe.AdamW"),
-        ("Muon", "it is weft.recipe.Muon"),
+        ("AdamW", "use weft.recipe.AdamW"),
+        ("Muon", "use weft.recipe.Muon"),
         ("from_pretrained", "did you mean 'load'?"),
         ("Bert", "did you mean 'bert'?"),
         ("zebra", "see dir(weft)"),

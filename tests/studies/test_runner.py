@@ -128,7 +128,7 @@ def test_a_run_of_another_recipe_is_refused_before_anything_is_written(tmp_path:
     run_study(folder, [runs[1:2]])
     recipe = (runs[1].directory / "recipe.json").read_bytes()
     longer = [with_steps(run, STEPS + 1) for run in runs]
-    with pytest.raises(ValueError, match=f"begun with another recipe: steps was {STEPS}"):
+    with pytest.raises(ValueError, match=f"started with another recipe: steps was {STEPS}"):
         run_study(folder, [longer])
     assert (runs[1].directory / "recipe.json").read_bytes() == recipe
     assert not runs[0].directory.exists()

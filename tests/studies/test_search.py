@@ -347,7 +347,7 @@ def test_two_trials_run_at_a_time_and_a_killed_command_is_continued(
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert main(command) == 0
-    assert "trial-0.003-1 runs in a process of its own" in capsys.readouterr().err
+    assert "trial-0.003-1 runs in a child process" in capsys.readouterr().err
     assert without_times(two) == without_times(one)
     assert held(two, "model") == held(one, "model")
 

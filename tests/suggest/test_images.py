@@ -227,7 +227,7 @@ def test_what_cannot_be_is_refused_in_one_line_and_leaves_nothing(
             file.unlink()
         (one / name).rmdir()
     cases = {
-        "reads images, which tag does not": options(start, album, task="tag"),
+        "reads images, and tag does not": options(start, album, task="tag"),
         "--max-length is for texts": options(start, album, max_length=8),
         "--lm-weight is for texts": options(start, album, lm_weight=0.5),
         "is a detector": options(tmp_path / "detector", album),

@@ -150,8 +150,8 @@ def test_two_columns_of_text_or_two_aligned_files_are_source_and_target(
     ("model", "said", "more"),
     [
         ("bert", "--task text2text needs an encoder-decoder", {"task": "text2text"}),
-        ("bert", "are for --task text2text", {"source_prefix": "a: "}),
-        ("t5", "there is no column 'nothing'", {"source_prefix": "{nothing}: "}),
+        ("bert", "need --task text2text", {"source_prefix": "a: "}),
+        ("t5", "unknown column 'nothing'", {"source_prefix": "{nothing}: "}),
         ("t5", "give one per class, 2", {"label_texts": ("a",)}),
         (
             "t5",

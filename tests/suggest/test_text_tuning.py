@@ -196,7 +196,7 @@ def test_the_auxiliary_loss_needs_a_decoder_whose_head_is_its_table(
     name: str, starts: dict[str, Path], tmp_path: Path
 ) -> None:
     with pytest.raises(
-        ValueError, match=r"--lm-weight 0\.5 is for texts, pairs and endings of a decoder"
+        ValueError, match=r"--lm-weight 0\.5 is for classify, pair and choose with a decoder"
     ):
         plan_tuning(
             wish(

@@ -602,7 +602,7 @@ def test_the_command_drops_and_says_what(
     assert "1 row dropped: LengthFilter, too short" in shown
     assert "5 rows dropped: NearDeduplication, duplicate" in shown
     assert main([*words_given[:-2], "lenght"]) == 2
-    assert "no filter is called 'lenght'; did you mean 'length'" in capsys.readouterr().err
+    assert "unknown filter 'lenght'; did you mean 'length'" in capsys.readouterr().err
 
 
 def test_near_duplicates_without_the_package_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
