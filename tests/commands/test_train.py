@@ -342,8 +342,8 @@ def test_an_interrupted_verification_says_that_the_run_is_unchanged(
         signal.signal(signal.SIGINT, before)
     *progress, last = capsys.readouterr().err.splitlines()  # progress: on a slow machine
     assert last == (
-        "weft: stopped; nothing is verified, and runs/small is unchanged; run it again to start "
-        "over"
+        "weft: stopped before verification ended; runs/small is unchanged; "
+        "run the same command to start over"
     )
     assert all("step" in line for line in progress)
 

@@ -135,7 +135,7 @@ def test_more_seeds_go_to_the_best_rate_of_all_calls(first: TuneOptions) -> None
     assert names(first) == ["trial-0.003-0", "trial-1e-09-0", "trial-0.003-1"]
     loss = table(first)["trials"][0]["loss"]
     assert lines == [
-        f"trial-0.003-0 of an earlier call is the best with seed 0 (loss {loss:.4f}), so further "
+        f"trial-0.003-0 of an earlier call is the best with seed 0 (loss {loss:.4f}); further "
         "seeds use its learning rate 0.003"
     ]
     assert tune(more) == []
