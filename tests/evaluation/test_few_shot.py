@@ -72,7 +72,7 @@ def test_examples_are_decided_by_seed_and_question_alone_and_differ_between_them
 def test_more_examples_than_there_are_is_refused_in_one_line() -> None:
     with pytest.raises(
         ValueError,
-        match="needs 36 examples, but the pool has 35 .* --examples",
+        match=r"needs 36 examples, but the pool has 35 .* --examples",
     ):
         sample_examples(POOL, POOL[0].question, 36)
 
