@@ -1,4 +1,4 @@
-"""Which weights a run ends with."""
+"""Weight averaging: the weights at the end of a run."""
 
 from typing import ClassVar
 
@@ -7,10 +7,10 @@ from ..support.registry import choice, implements
 
 
 class WeightAverage:
-    """Base of what chooses the weights at the end of a run, where not the last ones.
+    """Base of choices for the weights at the end of a run (without one: the last weights).
 
-    Built with (average, module) into a `train.averages.WeightCopy`, or None where the checkpoints
-    hold all it needs.
+    Its implementation is built with (average, module) and is a `weft.training.averages.WeightCopy`,
+    or None if the checkpoints suffice.
     """
 
     holds_weights: ClassVar[bool] = True  # a second copy, in memory and in the checkpoint
@@ -18,8 +18,11 @@ class WeightAverage:
 
 @choice
 class EMA(WeightAverage):
-    """average <- d * average + (1 - d) * weights (Polyak), where d is `decay`, but at most (1 + n)
-    / (10 + n) after n steps, as in TensorFlow: the average of a short run forgets its random start.
+    """Exponential moving average: average <- d * average + (1 - d) * weights (Polyak).
+
+    Args:
+        decay: the largest d; after n steps d is at most (1 + n) / (10 + n), as in TensorFlow, so
+            that short runs forget their random start (default: 0.9999).
     """
 
     decay: Probability = 0.9999
@@ -27,7 +30,11 @@ class EMA(WeightAverage):
 
 @choice
 class AverageLast(WeightAverage):
-    """The mean of the last `count` checkpoints (Vaswani et al. 2017, section 6.1)."""
+    """The mean of the last checkpoints (Vaswani et al. 2017, section 6.1).
+
+    Args:
+        checkpoints: the number of checkpoints (default: 5).
+    """
 
     holds_weights = False
     checkpoints: PositiveInt = 5
@@ -35,11 +42,13 @@ class AverageLast(WeightAverage):
 
 @choice
 class BestCheckpoint(WeightAverage):
-    """Those that did best on the validation data, of all times that they were looked at; of two as
-    good, the earlier.
+    """The weights with the best validation result; the earlier of two equal ones.
+
+    Args:
+        metric: "loss" or a metric of the task (default: "loss").
     """
 
-    metric: str = "loss"  # or one of the task's metrics
+    metric: str = "loss"
 
 
 implements(EMA, "weft.training.averages:ExponentialMovingAverage")

@@ -1,4 +1,4 @@
-"""Recipes from Python files, runs and JSON."""
+"""Loading of recipes from Python files, run directories and JSON."""
 
 import json
 from importlib.util import module_from_spec
@@ -11,29 +11,35 @@ from ..support.synonyms import suggest
 from ..support.values import from_plain
 from .recipe import Recipe
 
-# Recipes in files
-
 
 def load_recipe(name: str) -> Recipe:
-    """Return the recipe of `file.py` (its first), `file.py:name`, a JSON file, or the folder of a
-    run."""
+    """Return the recipe in a file or run directory.
+
+    Args:
+        name: "file.py" (its first recipe), "file.py:variable", a JSON file or a run directory.
+
+    Raises:
+        ValueError: if the file does not exist, fails to run or has no such recipe.
+    """
     file, _, variable = name.partition(":")
     path = Path(file) / "recipe.json" if Path(file).is_dir() else Path(file)
     if not path.exists():
         raise ValueError(
-            f"no recipe {file!r}: give a Python file, a JSON file or the folder of a run"
+            f"{file!r} does not exist; give a Python file, a JSON file or a run directory"
         )
     if path.suffix == ".json":
         recipes = {"recipe": recipe_from_json(path)}
     else:
         importable = module_spec_of_file(path.stem, path)
         if importable is None:
-            raise ValueError(f"{file} is not a recipe: its name must end in .py or .json")
+            raise ValueError(
+                f"{file} is not a recipe; give a file whose name ends with .py or .json"
+            )
         module_spec, loader = importable
         module = module_from_spec(module_spec)
         try:
             loader.exec_module(module)
-        except Exception as error:  # a recipe is the user's own program
+        except Exception as error:  # a recipe is the user's program and may raise anything
             inside = [
                 frame.lineno
                 for frame in extract_tb(error.__traceback__)
@@ -54,21 +60,27 @@ def load_recipe(name: str) -> Recipe:
 
 
 def recipe_of_run(folder: Path) -> Recipe:
+    """Return the recipe of a run directory."""
     path = folder / "recipe.json"
     if not folder.is_dir():
-        problem = "is not a folder" if folder.exists() else "does not exist"
-        raise ValueError(f"{folder} {problem}; give the folder of a run, such as runs/NAME")
+        problem = "is not a directory" if folder.exists() else "does not exist"
+        raise ValueError(f"{folder} {problem}; give a run directory, such as runs/NAME")
     if not path.exists():
         raise ValueError(
-            f"{folder} is not the folder of a run: it has no recipe.json; start one with weft "
-            "train RECIPE"
+            f"{folder} is not a run directory: it has no recipe.json; start a run with weft train "
+            "RECIPE"
         )
     return recipe_from_json(path)
 
 
 def recipe_from_json(path: Path, sealed: bool = True) -> Recipe:
-    """Return the recipe of a JSON file. If the file contains its own SHA-256, as that of a run
-    does, it must match, unless `sealed` is False."""
+    """Return the recipe of a JSON file.
+
+    Args:
+        path: the file.
+        sealed: whether a file that contains its own SHA-256, as that of a run does, must match it
+            (default: True).
+    """
     try:
         text = path.read_text("utf-8")
         plain = json.loads(text)
@@ -81,7 +93,7 @@ def recipe_from_json(path: Path, sealed: bool = True) -> Recipe:
         recipe_from_json = from_plain(plain)
     except DamagedFile as error:
         raise DamagedFile(
-            f"{path} was changed after it was written: {error}; if you edited it, delete its last "
+            f"{path} was modified after Weft wrote it: {error}; if you edited it, delete its last "
             'field, "seal"'
         ) from None
     except ValueError as error:

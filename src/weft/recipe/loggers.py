@@ -1,4 +1,4 @@
-"""Where the numbers of a run go beside its log.jsonl, which stays the truth."""
+"""Experiment trackers, which receive the numbers of a run in addition to log.jsonl."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -11,14 +11,14 @@ Name = Annotated[str, Field(min_length=1)]
 
 
 class Logger:
-    """Base of every experiment tracker. Built with (logger, start) into a
-    `weft.runs.logs.loggers.LogWriter` on the first rank.
+    """Base of experiment trackers. Its implementation is built with (logger, start) on the first
+    rank and is a `weft.runs.logs.loggers.LogWriter`.
 
-    A logger sees numbers after they are in log.jsonl: it cannot change a run, and a failure of it
-    is one warning.
+    A logger receives numbers after they are in log.jsonl: it cannot change a run, and its failure
+    is a single warning.
 
     Attributes:
-        name: after `--log-to`.
+        name: the value of `--log-to`.
     """
 
     name: ClassVar[str] = ""
@@ -33,8 +33,12 @@ class TensorBoard(Logger):
 
 @choice
 class WandB(Logger):
-    """Weights & Biases: files in RUN/wandb, which `wandb sync` uploads; in the mode online they are
-    uploaded during training.
+    """Weights & Biases: files in RUN/wandb.
+
+    Args:
+        project: the project (default: "weft").
+        mode: "offline", for a later `wandb sync`, or "online", which uploads during training
+            (default: "offline").
     """
 
     name = "wandb"
@@ -45,7 +49,12 @@ class WandB(Logger):
 
 @choice
 class MLflow(Logger):
-    """MLflow: files in RUN/mlflow, or a server or store at `tracking_uri`."""
+    """MLflow: files in RUN/mlflow, or a tracking server.
+
+    Args:
+        experiment: the experiment (default: "weft").
+        tracking_uri: the address of a server or store (default: RUN/mlflow).
+    """
 
     name = "mlflow"
 
@@ -55,7 +64,11 @@ class MLflow(Logger):
 
 @choice
 class Trackio(Logger):
-    """Trackio: a local database, where `trackio show` finds it."""
+    """Trackio: its local database, which `trackio show` displays.
+
+    Args:
+        project: the project (default: "weft").
+    """
 
     name = "trackio"
 
@@ -72,7 +85,7 @@ def logger_named(name: str) -> Logger:
     """Return the logger called `name` with its defaults.
 
     Raises:
-        ValueError: if there is none; the message says which name is nearest.
+        ValueError: for an unknown name; the message suggests the nearest one.
     """
     loggers = {kind.name: kind for kind in members(Logger)}
     if name not in loggers:

@@ -1,4 +1,4 @@
-"""What a metric is: predictions and references in, (name, value) pairs out."""
+"""The metric interface and registry: predictions and references in, (name, value) pairs out."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,33 +9,33 @@ Scores = Iterator[tuple[str, float]]
 
 
 class Metric(Named):
-    """Base of every metric: called with predictions and references, one of each per row, it yields
-    pairs of a name and a value.
+    """Base of metrics: called with one prediction and one reference per row, it yields pairs of a
+    name and a value.
 
-    The first pair is the metric itself; further pairs are details. Register one of your own with
+    The first pair is the metric itself; further pairs are details. Register your own metric with
     `@weft.register` above a subclass, or with `@weft.register(weft.Metric, "name")` above a
-    function, where more is better.
+    function for which more is better.
 
     Attributes:
         name: the name in recipes.
-        greater_is_better: whether a larger value is a better one.
+        greater_is_better: whether a larger value is better (default: True).
     """
 
     name: str
     greater_is_better: bool = True
 
     def __call__(self, predictions: Any, references: Any) -> Scores:
-        """Yield the pairs. The order of rows does not matter.
+        """Yield (name, value) pairs. The order of rows does not matter.
 
         Args:
-            predictions: what a model says, one entry per row.
-            references: what is right, one entry per row.
+            predictions: the model's predictions, one entry per row.
+            references: the correct answers, one entry per row.
         """
         raise NotImplementedError
 
 
 class FunctionMetric(Metric):
-    """A function as a metric."""
+    """A metric that calls a function."""
 
     def __init__(
         self, name: str, compute: Callable[..., Scores], greater_is_better: bool = True
@@ -52,15 +52,15 @@ def find_metric(name: str) -> Metric:
     """Return the metric registered as `name`.
 
     Raises:
-        ValueError: if there is none; the message says which name is nearest.
+        ValueError: for an unknown name; the message suggests the nearest one.
     """
     thing = named(Metric, name)
     return thing if isinstance(thing, Metric) else FunctionMetric(name, thing)
 
 
 def greater_is_better(name: str) -> bool:
-    """Return the direction of a measure of validation: the loss, a metric, or what a task computes
-    itself (more is better).
+    """Return whether a larger value of a validation measure is better: the loss, a metric, or a
+    measure that the task computes itself (larger is better).
     """
     if name in names(Metric):
         return find_metric(name).greater_is_better
@@ -86,5 +86,5 @@ register_named(Metric, "perplexity", "weft.metrics.perplexity:PERPLEXITY")
 
 
 def scores_of(valid: dict[str, float], metric: str | None) -> dict[str, float]:
-    """Return the loss and the metric among what validation measured."""
+    """Return the loss and the metric from the results of validation."""
     return {name: valid[name] for name in ("loss", metric) if name in valid}

@@ -15,7 +15,7 @@ from ..support.synonyms import places_of, suggest
 from ..support.values import from_plain, nearest_path, to_plain
 
 T = TypeVar("T")
-DEEPEST = 10_000  # items that a list can be repeated to
+DEEPEST = 10_000  # the longest list that a repetition makes
 BRANCHES = ("attention", "cross_attention", "feedforward")
 # Which place of a branch holds its norm: `pre`, `post` and `sandwich` of spec.py
 PLACEMENT_TEXT = {
@@ -36,7 +36,9 @@ def apply_overrides(value: T, overrides: list[str], report: Report = lambda line
     for word in overrides:
         path, equals, text = (part.strip() for part in word.partition("="))
         if not equals or not all(path.split(".")):
-            raise ValueError(f"--set {word}: write path=value, such as optimiser.lr=3e-4")
+            raise ValueError(
+                f"--set {word} has no '='; give path=value, such as --set optimiser.lr=3e-4"
+            )
         try:
             tree = edit_plain(tree, path.split("."), text, "", report)
         except UnknownPath as error:
@@ -105,7 +107,7 @@ def edit_plain(tree: Any, names: list[str], text: str, here: str, report: Report
         return edit_list(tree, name, rest, text, here, report)
     if not isinstance(tree, dict):
         raise ValueError(
-            f"{here} is {json.dumps(tree)}, which has no fields, so that {there} does not exist"
+            f"{there} does not exist: {here} is {json.dumps(tree)}, which has no fields; set {here}"
         )
     kind = str(tree.get("kind"))
     if name == "norm" and not rest and ("attention" in tree or "inner" in tree):
@@ -121,7 +123,7 @@ def edit_plain(tree: Any, names: list[str], text: str, here: str, report: Report
     if name == "norm" and not rest and text in PLACEMENTS:
         inside = "stages.*.*" if "stages" in tree else "blocks.*"
         raise ValueError(
-            f"{there} is the final norm; place the norms of the blocks with "
+            f"{there} is the final norm; set the position of the blocks' norms with "
             f"{here}.{inside}.norm={text}"
         )
     changed = tree | {name: edit_plain(tree.get(name), rest, text, there, report)}
@@ -141,8 +143,8 @@ def edit_list(
         return repeat_blocks(items, text, here)
     if not name.isdecimal() or int(name) >= len(items):
         raise ValueError(
-            f"{here}.{name} does not exist: {here} has {len(items)} items, numbered from 0; * is "
-            "all of them"
+            f"{here}.{name} does not exist: {here} has {len(items)} items; give an index from 0 to "
+            f"{len(items) - 1}, or * for all"
         )
     i = int(name)
     return [*items[:i], edit_plain(items[i], rest, text, f"{here}.{name}", report), *items[i + 1 :]]
@@ -167,7 +169,9 @@ def repeat_blocks(items: list[Any], text: str, here: str) -> list[Any]:
     no pattern.
     """
     if not text.isdecimal() or not 0 < int(text[:9]) <= DEEPEST:
-        raise ValueError(f"{here} needs a count from 1 to {DEEPEST:,}, not {text[:40]!r}")
+        raise ValueError(
+            f"{here}.length = {text[:40]!r} must be a whole number from 1 to {DEEPEST:,}"
+        )
     period = next(
         (
             p
@@ -180,9 +184,8 @@ def repeat_blocks(items: list[Any], text: str, here: str) -> list[Any]:
         period = 1
     if period is None:
         raise ValueError(
-            f"{here}: its {len(items)} blocks differ and repeat no pattern, so another depth is "
-            "ambiguous; "
-            "write the blocks in the recipe"
+            f"{here}: the {len(items)} blocks have no repeating pattern, so another length is "
+            "ambiguous; define the blocks in the recipe"
         )
     scaled = [
         name
@@ -192,9 +195,8 @@ def repeat_blocks(items: list[Any], text: str, here: str) -> list[Any]:
     ]
     if scaled:
         raise ValueError(
-            f"{here}.0.{scaled[0]}.residual_scale is DeepNorm's for {len(items)} blocks and would "
-            f"be wrong for {text}; "
-            "write the depth in the recipe, with weft.deepnorm"
+            f"{here}.0.{scaled[0]}.residual_scale is DeepNorm's for {len(items)} blocks, not for "
+            f"{text}; set the depth in the recipe with weft.deepnorm_scales"
         )
     return [items[i % period] for i in range(int(text))]
 
@@ -204,7 +206,7 @@ def move_norm(tree: dict[str, Any], text: str, here: str) -> dict[str, Any]:
     out(inner(before(x)))).
     """
     if text not in PLACEMENTS:
-        raise ValueError(f"{here}.norm is {' or '.join(PLACEMENTS)}, not {text!r}")
+        raise ValueError(f"{here}.norm = {text!r} must be one of {', '.join(PLACEMENTS)}")
     if "inner" not in tree:
         return tree | {
             name: move_norm(tree[name], text, f"{here}.{name}")
@@ -213,7 +215,9 @@ def move_norm(tree: dict[str, Any], text: str, here: str) -> dict[str, Any]:
         }
     norm = next((tree[place] for place in ("before", "after", "out") if tree.get(place)), None)
     if norm is None:
-        raise ValueError(f"{here} has no norm to place; give one, such as {here}.before=LayerNorm")
+        raise ValueError(
+            f"{here} has no norm to move; give one, such as --set {here}.before=LayerNorm"
+        )
     moved = {
         place: norm if place in PLACEMENTS[text] else None for place in ("before", "out", "after")
     }

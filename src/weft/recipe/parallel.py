@@ -1,5 +1,5 @@
-"""How a run is spread over devices: which ranks repeat the data-parallel work, which share weights,
-which share the layers.
+"""Parallel training: data-parallel replicas, sharded weights, split layers, and activation
+checkpointing.
 """
 
 from typing import Literal
@@ -9,13 +9,15 @@ from ..support.registry import choice
 
 
 class ActivationCheckpointing:
-    """Base of what is computed again in the backward pass instead of being stored."""
+    """Base of choices of activations that the backward pass recomputes instead of storing."""
 
 
 @choice
 class CheckpointBlocks(ActivationCheckpointing):
-    """Compute every `every`-th block again in the backward pass (Chen et al. 2016,
-    arXiv:1604.06174); 1: all of them.
+    """Recompute whole blocks in the backward pass (Chen et al. 2016, arXiv:1604.06174).
+
+    Args:
+        every: recompute every n-th block (default: 1, all blocks).
     """
 
     every: PositiveInt = 1
@@ -23,8 +25,8 @@ class CheckpointBlocks(ActivationCheckpointing):
 
 @choice
 class SelectiveCheckpointing(ActivationCheckpointing):
-    """Store the results of matrix products and of attention, and compute everything else of a block
-    again (Korthikanti et al. 2022, arXiv:2205.05198, section 5).
+    """Store the results of matrix products and attention; recompute the rest of a block
+    (Korthikanti et al. 2022, arXiv:2205.05198, section 5).
     """
 
 
@@ -38,30 +40,40 @@ class Parallel:
     the loss split over the vocabulary. Ranks of one `shard` group keep parts of weights, gradients
     and optimiser state, and gather one block at a time (ZeRO, arXiv:1910.02054; FSDP,
     arXiv:2304.11277).
+
+    Args:
+        replicate: the number of replicas of the sharded model (default: ranks / (shard × tensor)).
+        shard: the ranks that share weights; "all": ranks / tensor (default: 1).
+        tensor: the ranks that split each layer (default: 1).
+        expert: the ranks of a tensor group that distribute the experts of a mixture, equal to
+            `tensor`; 1 splits each expert instead (default: 1).
     """
 
-    replicate: PositiveInt | None = None  # copies of the sharded model; None: as many as fit
-    shard: PositiveInt | Literal["all"] = 1  # "all": all ranks that `tensor` leaves
+    replicate: PositiveInt | None = None
+    shard: PositiveInt | Literal["all"] = 1
     tensor: PositiveInt = 1
-    expert: PositiveInt = (
-        1  # ranks of a tensor group that share the experts of a mixture; 1: each expert is split
-    )
+    expert: PositiveInt = 1
 
     def __post_init__(self) -> None:
         if self.expert not in (1, self.tensor):
             raise ValueError(
-                f"expert = {self.expert}: experts are shared within a tensor group; use 1 or "
-                f"tensor = {self.tensor}"
+                f"parallel.expert = {self.expert} must be 1 or parallel.tensor = {self.tensor}; use "
+                "one of them"
             )
         if self.shard == "all" and self.replicate not in (None, 1):
             raise ValueError(
-                f"replicate = {self.replicate}: shard='all' leaves no ranks for copies; give shard "
-                "a number"
+                f"parallel.replicate = {self.replicate} cannot be combined with shard='all'; give "
+                "shard a number or use replicate=1"
             )
 
     def sizes(self, world: int) -> tuple[int, int, int]:
-        """Return replicate, shard and tensor for a number of ranks; ValueError if they do not fit
-        it.
+        """Return replicate, shard and tensor for a number of ranks.
+
+        Args:
+            world: the number of ranks.
+
+        Raises:
+            ValueError: if the grid does not fit the number of ranks.
         """
         group_size = self.tensor * (1 if self.shard == "all" else self.shard)
         left, rest = divmod(world, group_size)
@@ -77,8 +89,8 @@ class Parallel:
                 if value is not None
             )
             raise ValueError(
-                f"parallel: {grid} does not fit {world} ranks; start as many with torchrun "
-                "--nproc-per-node N -m weft …, or change it with --set parallel.shard=…"
+                f"parallel: {grid} does not fit {world} ranks; start a matching number with "
+                "torchrun --nproc-per-node N -m weft …, or change it with --set parallel.shard=…"
             )
         return replicate, shard, self.tensor
 

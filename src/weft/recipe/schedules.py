@@ -1,4 +1,4 @@
-"""Learning-rate schedules: pure functions of the step, so that there is nothing to save."""
+"""Learning-rate schedules: pure functions of the step, without state to save."""
 
 from dataclasses import dataclass
 from math import ceil, cos, pi
@@ -8,27 +8,31 @@ from ..support.registry import choice
 
 
 class Schedule:
-    """Base of every learning-rate schedule."""
+    """Base of learning-rate schedules."""
 
     def scale(self, step: int, steps: int) -> float:
-        """Return the factor on the peak learning rate for the update after `step` finished ones.
+        """Return the factor of the peak learning rate for the next update.
 
         Args:
-            step: number of finished updates, from 0.
-            steps: number of updates of the whole run.
+            step: the number of finished updates, from 0.
+            steps: the number of updates of the whole run.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method scale(step, steps)")
 
 
 def decay_to(end: float, start: int, step: int, steps: int) -> float:
-    """Return the factor on a straight line from 1 at step `start` to `end` at the last step."""
+    """Return the factor at `step` on a line from 1 at step `start` to `end` at the last step."""
     done = max(step - start, 0) / max(steps - start, 1)
     return end + (1 - end) * (1 - done)
 
 
 @choice
 class ConstantSchedule(Schedule):
-    """Linear warmup for `warmup_steps`, then the peak until the end."""
+    """Linear warmup, then the peak learning rate until the end.
+
+    Args:
+        warmup_steps: the steps of warmup (default: 0).
+    """
 
     warmup_steps: NonNegativeInt = 0
 
@@ -38,8 +42,11 @@ class ConstantSchedule(Schedule):
 
 @choice
 class LinearSchedule(Schedule):
-    """Linear warmup for `warmup_steps`, then linear decay to `final_fraction` at the last step
-    (BERT).
+    """Linear warmup, then linear decay (BERT).
+
+    Args:
+        warmup_steps: the steps of warmup (default: 0).
+        final_fraction: the fraction of the peak at the last step (default: 0).
     """
 
     warmup_steps: NonNegativeInt = 0
@@ -53,8 +60,11 @@ class LinearSchedule(Schedule):
 
 @choice
 class CosineSchedule(Schedule):
-    """Linear warmup for `warmup_steps`, then half a cosine down to `final_fraction` at the last
-    step (Loshchilov and Hutter 2016, arXiv:1608.03983).
+    """Linear warmup, then half a cosine (Loshchilov and Hutter 2016, arXiv:1608.03983).
+
+    Args:
+        warmup_steps: the steps of warmup (default: 0).
+        final_fraction: the fraction of the peak at the last step (default: 0).
     """
 
     warmup_steps: NonNegativeInt = 0
@@ -69,8 +79,11 @@ class CosineSchedule(Schedule):
 
 @choice
 class InverseSqrt(Schedule):
-    """Linear warmup for `warmup_steps`, then decay with the inverse square root of the step
-    (Vaswani et al. 2017, section 5.3).
+    """Linear warmup, then decay with the inverse square root of the step (Vaswani et al. 2017,
+    section 5.3).
+
+    Args:
+        warmup_steps: the steps of warmup (default: 4000).
     """
 
     warmup_steps: PositiveInt = 4000
@@ -83,8 +96,12 @@ class InverseSqrt(Schedule):
 
 @choice
 class WarmupStableDecay(Schedule):
-    """Warmup, constant, then decay over the last part of the steps (Hu et al. 2024,
-    arXiv:2404.06395).
+    """Linear warmup, a constant rate, then linear decay (Hu et al. 2024, arXiv:2404.06395).
+
+    Args:
+        warmup_steps: the steps of warmup (default: 0).
+        decay_fraction: the fraction of the steps that decay (default: 0.2).
+        final_fraction: the fraction of the peak at the last step (default: 0).
     """
 
     warmup_steps: NonNegativeInt = 0
@@ -100,12 +117,12 @@ class WarmupStableDecay(Schedule):
 
 @dataclass(frozen=True)
 class TrainingSchedule:
-    """What a recipe sets for each step of a run by its number, counted from 0.
+    """The learning rate and row length of each step, counted from 0.
 
     Attributes:
-        steps: of the run.
-        learning_rate: the schedule of the learning rate.
-        phases: a fraction of the steps and the length of rows until then, in order; the last
+        steps: the number of updates of the run.
+        learning_rate: the learning-rate schedule.
+        phases: pairs of a fraction of the steps and the row length until then, in order; the last
             fraction is 1.
     """
 
@@ -114,15 +131,20 @@ class TrainingSchedule:
     phases: tuple[tuple[float, int], ...]
 
     def lr_scale(self, step: int) -> float:
-        """Return the factor on the peak learning rate."""
+        """Return the factor of the peak learning rate."""
         return self.learning_rate.scale(step, self.steps)
 
     def row_length(self, step: int) -> int:
-        """Return the length of rows; after the last step, that of the last step."""
+        """Return the row length in tokens; after the last step, that of the last step."""
         lengths = (length for end, length in self.phases if step < ceil(end * self.steps))
         return next(lengths, self.phases[-1][1])
 
 
 def noam_lr(width: int, warmup: int) -> float:
-    """Return the peak of width ** -0.5 * min(step ** -0.5, step * warmup ** -1.5)."""
+    """Return the peak of width ** -0.5 * min(step ** -0.5, step * warmup ** -1.5).
+
+    Args:
+        width: the model width.
+        warmup: the steps of warmup.
+    """
     return float((width * warmup) ** -0.5)

@@ -1,4 +1,4 @@
-"""Which weights are trained."""
+"""Partial training: which weights are trained."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -9,13 +9,14 @@ from ..support.registry import choice, implements
 
 
 class Trainable:
-    """Base of what is trained, where not everything is.
+    """Base of choices of trained weights (without one: all).
 
-    Built with (trainable, model, seed) once the body of the model is frozen; it may add parameters
-    of its own.
+    Its implementation is built with (trainable, model, seed) after the body of the model is frozen;
+    it may add parameters.
     """
 
-    trains_body: ClassVar[bool] = True  # False: the body gives features and drops nothing
+    # False: the body runs in eval mode, without dropout
+    trains_body: ClassVar[bool] = True
 
 
 @choice
@@ -27,8 +28,14 @@ class HeadOnly(Trainable):
 
 @choice
 class LoRA(Trainable):
-    """LoRA: W + alpha / rank · B A for maps of the attention layers. A, B and the head are trained;
-    the exported model has B A merged into W (Hu et al. 2021, arXiv:2106.09685, section 4).
+    """Low-rank updates W + alpha / rank · B A of attention maps (Hu et al. 2021, arXiv:2106.09685,
+    section 4). A, B and the head are trained; export merges B A into W.
+
+    Args:
+        rank: the rank of the updates (default: 8).
+        alpha: the scale of the updates, divided by rank (default: 16).
+        target_modules: the maps to update, of "query", "key", "value" and "out" (default: ("query",
+            "value")).
     """
 
     rank: PositiveInt = 8

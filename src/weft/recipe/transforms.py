@@ -1,9 +1,7 @@
-"""What is done to an image between the store and the model, as values. Names are those of
-torchvision.transforms.v2.
+"""Image transforms, as values named as in torchvision.transforms.v2.
 
-A task holds them, in order: what an image goes through is part of what a model was trained to do,
-so that validation, inference and export find it where they find the task. All chance comes from the
-sample's own generator.
+A task holds its transforms in order, so that validation, inference and export apply the same ones.
+All randomness is seeded per sample.
 """
 
 from collections.abc import Sequence
@@ -25,29 +23,30 @@ Range = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(ge=0)]]
 
 
 class Transform:
-    """Base of every transform. What does it is registered with `implements` and built from the
-    value; it is called with the image, its boxes (N × 4 corners x1 y1 x2 y2 in pixels, or None) and
-    the sample's random generator, and returns the image, the boxes and the indices of the boxes
-    that are left (None: all).
+    """Base of image transforms.
+
+    Its implementation is registered with `implements` and built from the value. It is called with
+    the image, its boxes (N × 4 corners x1 y1 x2 y2 in pixels, or None) and the sample's random
+    generator, and returns the image, the boxes and the indices of the remaining boxes (None: all).
 
     Attributes:
-        stage: "image": reads and gives a PIL image; "normalize": gives a float32 array (channels,
-            rows, columns); "array": reads and gives such an array; "mix": is called with two arrays
-            and the generator, and returns one and the share of the first.
+        stage: "image": from a PIL image to a PIL image; "normalize": from a PIL image to a float32
+            array (channels, rows, columns); "array": from such an array to another; "mix": called
+            with two arrays and the generator, returns one array and the weight of the first.
     """
 
     stage: ClassVar[Stage] = "image"
 
     def for_evaluation(self) -> tuple["Transform", ...]:
-        """Return what takes its place where nothing may be random; here: itself."""
+        """Return the deterministic replacement for evaluation (default: the transform itself)."""
         return (self,)
 
 
 def check_transforms(
     transforms: Sequence[Transform] | None, eval_transforms: Sequence[Transform] | None
 ) -> None:
-    """Raise ValueError for transforms in an order that cannot be, or if evaluation would lose the
-    size that training gives.
+    """Raise ValueError for transforms in an impossible order, or if evaluation would lose the size
+    that training gives.
     """
     check_order(transforms)
     check_order(eval_transforms)
@@ -56,14 +55,13 @@ def check_transforms(
     nested = [step for several in transforms for step in getattr(several, "transforms", ())]
     if gives_size(nested) and not gives_size(transforms):
         raise ValueError(
-            "transforms resize in RandomChoice or RandomApply alone, which evaluation leaves out; "
-            "give eval_transforms, such as "
-            "(Resize(size=…), Normalize())"
+            "transforms resize only inside RandomChoice or RandomApply, which evaluation skips; "
+            "give eval_transforms, such as (Resize(size=…), Normalize())"
         )
 
 
 def gives_size(transforms: Sequence[Transform]) -> bool:
-    """Whether evaluation resizes or crops where training does `transforms`."""
+    """Return whether the evaluation version of `transforms` resizes or crops."""
     steps = evaluation_transforms(transforms)
     return any(isinstance(step, (Resize, CenterCrop)) for step in steps)
 
@@ -73,21 +71,29 @@ def check_order(transforms: Sequence[Transform] | None) -> None:
     names = [type(transform).__name__ for transform in transforms or ()]
     for i in range(1, len(stages)):
         if stages[i] < stages[i - 1]:
-            raise ValueError(f"transforms: {names[i]} cannot follow {names[i - 1]}; put it before")
+            raise ValueError(f"transforms: {names[i]} cannot follow {names[i - 1]}; swap them")
         if stages[i] == stages[i - 1] and STAGES[stages[i]] in ("normalize", "mix"):
             raise ValueError(
-                f"transforms: {names[i]} follows {names[i - 1]}; give one, or RandomChoice of both"
+                f"transforms: {names[i]} cannot follow {names[i - 1]}; give one of them or a "
+                "RandomChoice of both"
             )
 
 
 def evaluation_transforms(transforms: Sequence[Transform]) -> tuple[Transform, ...]:
-    """Return what validation and inference do where training does `transforms`."""
+    """Return the deterministic transforms for validation and inference.
+
+    Args:
+        transforms: the transforms of training.
+    """
     return tuple(chain.from_iterable(transform.for_evaluation() for transform in transforms))
 
 
 def transforms_for(task: Any, evaluation: bool) -> tuple[Transform, ...] | None:
-    """Return the transforms of a task by its fields `transforms` and `eval_transforms`; None: the
-    usual ones, or none at all.
+    """Return the transforms of a task; None: the task's default transforms, or none.
+
+    Args:
+        task: a task with the fields `transforms` and `eval_transforms`, if any.
+        evaluation: whether for validation and inference instead of training.
     """
     transforms: tuple[Transform, ...] | None = getattr(task, "transforms", None)
     if not evaluation:
@@ -98,38 +104,47 @@ def transforms_for(task: Any, evaluation: bool) -> tuple[Transform, ...] | None:
     return eval_transforms
 
 
-# Size and place
-
-
 @choice
 class Resize(Transform):
-    """The shorter side becomes `size` pixels and the ratio stays; two sizes are rows and
-    columns.
+    """Resize the image.
+
+    Args:
+        size: the shorter side in pixels, with the aspect ratio kept, or rows and columns.
+        max_size: the longest longer side, if `size` is one number (default: unlimited).
+        interpolation: "nearest", "bilinear" or "bicubic" (default: "bilinear").
     """
 
     size: PositiveInt | tuple[PositiveInt, PositiveInt]
-    max_size: PositiveInt | None = None  # of the longer side, where `size` is one number
+    max_size: PositiveInt | None = None
     interpolation: Interpolation = "bilinear"
 
 
 @choice
 class CenterCrop(Transform):
-    """The middle square; what is missing is black."""
+    """Crop the central square; missing pixels are black.
+
+    Args:
+        size: the side of the square in pixels.
+    """
 
     size: PositiveInt
 
 
 @choice
 class RandomCrop(Transform):
-    """A square at a random place of the image. With `padding`, the image has the size of the
-    square, and that many black pixels are put around it first.
+    """Crop a square at a random position.
+
+    Args:
+        size: the side of the square in pixels.
+        padding: black pixels added on each side of an image of the square's size first (default:
+            0).
     """
 
     size: PositiveInt
     padding: NonNegativeInt = 0
 
     def for_evaluation(self) -> tuple[Transform, ...]:
-        """The middle; with `padding`, the whole image."""
+        """Return the central crop; with `padding`, the whole image."""
         if self.padding:
             return (Resize(size=(self.size, self.size)),)
         return (CenterCrop(size=self.size),)
@@ -137,8 +152,14 @@ class RandomCrop(Transform):
 
 @choice
 class RandomResizedCrop(Transform):
-    """A random part, resized to a square (Szegedy et al. 2014, arXiv:1409.4842, section 6). `scale`
-    is its share of the area, `ratio` its width over its height.
+    """Crop a random part and resize it to a square (Szegedy et al. 2014, arXiv:1409.4842, section
+    6).
+
+    Args:
+        size: the side of the square in pixels.
+        scale: the range of the part's fraction of the area (default: (0.08, 1)).
+        ratio: the range of width / height (default: (3/4, 4/3)).
+        interpolation: "nearest", "bilinear" or "bicubic" (default: "bilinear").
     """
 
     size: PositiveInt
@@ -147,7 +168,7 @@ class RandomResizedCrop(Transform):
     interpolation: Interpolation = "bilinear"
 
     def for_evaluation(self) -> tuple[Transform, ...]:
-        """The middle, of which seven eighths of the shorter side are seen."""
+        """Return the central crop of seven eighths of the shorter side."""
         return (
             Resize(size=round(self.size / 0.875), interpolation=self.interpolation),
             CenterCrop(size=self.size),
@@ -156,7 +177,11 @@ class RandomResizedCrop(Transform):
 
 @choice
 class RandomHorizontalFlip(Transform):
-    """The mirrored image, with probability `p`; boxes are mirrored with it."""
+    """Mirror the image and its boxes.
+
+    Args:
+        p: the probability (default: 0.5).
+    """
 
     p: Fraction = 0.5
 
@@ -166,8 +191,13 @@ class RandomHorizontalFlip(Transform):
 
 @choice
 class RandomShortestSize(Transform):
-    """Resize with the shorter side drawn from several: multi-scale training at the image's own
-    ratio (DETR, arXiv:2005.12872, section 4).
+    """Resize the shorter side to a random size, with the aspect ratio kept: multi-scale training
+    (DETR, arXiv:2005.12872, section 4).
+
+    Args:
+        min_size: the sizes of the shorter side in pixels.
+        max_size: the longest longer side (default: unlimited).
+        interpolation: "nearest", "bilinear" or "bicubic" (default: "bilinear").
     """
 
     min_size: tuple[PositiveInt, ...]
@@ -184,8 +214,11 @@ class RandomShortestSize(Transform):
 
 @choice
 class RandomSizeCrop(Transform):
-    """A part whose sides are each drawn between `min_size` and `max_size`, or what the image has
-    (DETR, section 4).
+    """Crop a part of random width and height, at most those of the image (DETR, section 4).
+
+    Args:
+        min_size: the shortest side in pixels.
+        max_size: the longest side in pixels.
     """
 
     min_size: PositiveInt
@@ -194,21 +227,22 @@ class RandomSizeCrop(Transform):
     def __post_init__(self) -> None:
         if self.min_size > self.max_size:
             raise ValueError(
-                f"RandomSizeCrop.min_size = {self.min_size}: give at most max_size = "
-                f"{self.max_size}"
+                f"RandomSizeCrop.min_size = {self.min_size} exceeds max_size = {self.max_size}; "
+                "give a smaller one"
             )
 
     def for_evaluation(self) -> tuple[Transform, ...]:
         return ()
 
 
-# Numbers
-
-
 @choice
 class Normalize(Transform):
-    """Pixels, from 0 to 1, less the mean and divided by the deviation of each channel; a grey image
-    takes the middle of three.
+    """Subtract the mean of each channel from pixels in 0 to 1 and divide by the standard deviation;
+    a grey image uses the second of three channels.
+
+    Args:
+        mean: the mean per channel (default: ImageNet's).
+        std: the standard deviation per channel (default: ImageNet's).
     """
 
     stage = "normalize"
@@ -218,15 +252,20 @@ class Normalize(Transform):
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std):
             raise ValueError(
-                f"Normalize.mean has {len(self.mean)} numbers, std {len(self.std)}; give one of "
-                "each per channel"
+                f"Normalize.mean has {len(self.mean)} values but std has {len(self.std)}; give one "
+                "per channel in both"
             )
 
 
 @choice
 class RandomErasing(Transform):
-    """With probability `p`, a random rectangle becomes `value` or, as "random", normal noise (Zhong
-    et al. 2017, arXiv:1708.04896).
+    """Replace a random rectangle (Zhong et al. 2017, arXiv:1708.04896).
+
+    Args:
+        p: the probability (default: 0.5).
+        scale: the range of the rectangle's fraction of the area (default: (0.02, 0.33)).
+        ratio: the range of width / height (default: (0.3, 3.3)).
+        value: the new value, or "random" for normal noise (default: 0).
     """
 
     stage = "array"
@@ -239,13 +278,15 @@ class RandomErasing(Transform):
         return ()
 
 
-# Colour
-
-
 @choice
 class ColorJitter(Transform):
-    """Brightness, contrast, saturation and hue changed in random order: the first three by a factor
-    of 1 ± the number, hue by at most that share of the colour circle.
+    """Change brightness, contrast, saturation and hue in random order.
+
+    Args:
+        brightness: x for a random factor from 1 - x to 1 + x (default: 0).
+        contrast: x for a random factor from 1 - x to 1 + x (default: 0).
+        saturation: x for a random factor from 1 - x to 1 + x (default: 0).
+        hue: the largest shift as a fraction of the colour circle, up to 0.5 (default: 0).
     """
 
     brightness: Annotated[float, Field(ge=0)] = 0.0
@@ -259,8 +300,13 @@ class ColorJitter(Transform):
 
 @choice
 class RandAugment(Transform):
-    """`num_ops` operations, each any of fourteen, all at one magnitude (Cubuk et al. 2019,
+    """Apply random operations of fourteen, all at one magnitude (Cubuk et al. 2019,
     arXiv:1909.13719).
+
+    Args:
+        num_ops: the number of operations (default: 2).
+        magnitude: the strength of the operations (default: 9).
+        num_magnitude_bins: the number of strengths (default: 31).
     """
 
     num_ops: PositiveInt = 2
@@ -270,8 +316,8 @@ class RandAugment(Transform):
     def __post_init__(self) -> None:
         if self.magnitude >= self.num_magnitude_bins:
             raise ValueError(
-                f"RandAugment.magnitude = {self.magnitude}: give less than num_magnitude_bins = "
-                f"{self.num_magnitude_bins}"
+                f"RandAugment.magnitude = {self.magnitude} must be less than num_magnitude_bins = "
+                f"{self.num_magnitude_bins}; give a smaller one"
             )
 
     def for_evaluation(self) -> tuple[Transform, ...]:
@@ -280,7 +326,11 @@ class RandAugment(Transform):
 
 @choice
 class AutoAugment(Transform):
-    """One of 25 learned pairs of operations (Cubuk et al. 2018, arXiv:1805.09501, table 7)."""
+    """Apply one of 25 learned pairs of operations (Cubuk et al. 2018, arXiv:1805.09501, table 7).
+
+    Args:
+        policy: the data set of the learned policy (default: "cifar10").
+    """
 
     policy: Literal["cifar10"] = "cifar10"
 
@@ -288,13 +338,13 @@ class AutoAugment(Transform):
         return ()
 
 
-# Two samples
-
-
 @choice
 class MixUp(Transform):
-    """Two images and their labels, λ of the first and 1 - λ of the second, λ from Beta(alpha,
-    alpha) (Zhang et al. 2017, arXiv:1710.09412).
+    """Mix two images and their labels with weights λ and 1 - λ, λ ~ Beta(alpha, alpha) (Zhang et
+    al. 2017, arXiv:1710.09412).
+
+    Args:
+        alpha: the parameter of the beta distribution (default: 1).
     """
 
     stage = "mix"
@@ -306,8 +356,11 @@ class MixUp(Transform):
 
 @choice
 class CutMix(Transform):
-    """A rectangle of a second image, its labels weighted by the area (Yun et al. 2019,
+    """Paste a rectangle of a second image; labels are weighted by area (Yun et al. 2019,
     arXiv:1905.04899).
+
+    Args:
+        alpha: the parameter of the beta distribution of the area (default: 1).
     """
 
     stage = "mix"
@@ -317,11 +370,8 @@ class CutMix(Transform):
         return ()
 
 
-# Of several
-
-
 class _Several(Transform):
-    """Of transforms that stand at one place. Evaluation does none of them."""
+    """Base of groups of transforms of one stage. Evaluation skips them."""
 
     transforms: tuple[Transform, ...]
 
@@ -329,7 +379,7 @@ class _Several(Transform):
         stages = {transform.stage for transform in self.transforms}
         if len(stages) != 1 or stages == {"normalize"}:
             raise ValueError(
-                f"{type(self).__name__}.transforms: give some that read the same, all before "
+                f"{type(self).__name__}.transforms: give transforms of one stage: all before "
                 "Normalize, all after it, or MixUp and CutMix"
             )
 
@@ -343,14 +393,23 @@ class _Several(Transform):
 
 @choice
 class RandomChoice(_Several):
-    """One of the transforms, each as likely as any other."""
+    """Apply one of the transforms, each with equal probability.
+
+    Args:
+        transforms: the transforms, all of one stage.
+    """
 
     transforms: tuple[Transform, ...]
 
 
 @choice
 class RandomApply(_Several):
-    """All of the transforms in order with probability `p`, else none."""
+    """Apply all of the transforms in order, or none.
+
+    Args:
+        transforms: the transforms, all of one stage.
+        p: the probability (default: 0.5).
+    """
 
     transforms: tuple[Transform, ...]
     p: Fraction = 0.5
@@ -358,7 +417,9 @@ class RandomApply(_Several):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.stage == "mix":
-            raise ValueError("RandomApply cannot mix samples; use MixUp or CutMix themselves")
+            raise ValueError(
+                "RandomApply does not support MixUp and CutMix; give them as transforms directly"
+            )
 
 
 implements(Resize, "weft.data.images.transforms:ResizeTransform")

@@ -1,1 +1,1 @@
-"""What a run reads: sources, row schemas, tokenizers, filters and mixtures."""
+"""The data of a recipe: sources, row schemas, tokenizers, filters and mixtures."""

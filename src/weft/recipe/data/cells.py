@@ -1,4 +1,4 @@
-"""The cells of a row: present, of their kind, and within what is stored."""
+"""Checks of the cells of a row: presence, type and range."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -12,7 +12,7 @@ EXCERPT = 60  # characters of a cell in a message
 
 
 def is_number(cell: Any) -> bool:
-    """Finite."""
+    """Return whether a cell is a finite number."""
     try:
         return isfinite(float(cell))
     except (TypeError, ValueError, OverflowError):
@@ -20,9 +20,16 @@ def is_number(cell: Any) -> bool:
 
 
 def require_cell(fields: dict[str, Any], name: str, kind: type = str, each: type = object) -> Any:
-    """A cell that is there, of its kind and not empty; `each`: what the elements of a list are."""
+    """Return a cell after checking that it exists, has the right type and is not empty.
+
+    Args:
+        fields: the cells of the row by column.
+        name: the column.
+        kind: the type of the cell (default: str).
+        each: the type of a list's elements (default: any).
+    """
     if name not in fields:
-        raise ValueError(f"no column {name!r} among {', '.join(map(repr, fields))}")
+        raise ValueError(f"no column {name!r}; available: {', '.join(map(repr, fields))}")
     cell = fields[name]
     if cell is None or (
         isinstance(cell, str | list) and not (cell.strip() if isinstance(cell, str) else cell)
@@ -36,17 +43,18 @@ def require_cell(fields: dict[str, Any], name: str, kind: type = str, each: type
                 f"{name} holds {short(text)}, which is {type(text).__name__}, not {each.__name__}"
             )
         if isinstance(text, str) and not text.isascii():
-            text.encode()  # JSON can name half a character; this raises, as a ValueError
+            text.encode()  # raises ValueError for half a character, which JSON can express
     return cell
 
 
 class ClassName(str):
-    """The name of a class that a table keeps as a number: a text to a reader of classes, its number
-    to a reader of numbers, who calls `float`.
+    """The name of a class that a table stores as a number. As text it is the name; `float` returns
+    the number.
 
     Attributes:
-        number: of the class.
-        names: of all classes of the column, in their order."""
+        number: the number of the class.
+        names: the names of all classes of the column, in order.
+    """
 
     number: int
     names: tuple[str, ...]
@@ -56,17 +64,16 @@ class ClassName(str):
 
 
 def class_name(label: Any) -> str:
-    """The name of a class, as it is stored: a text, or a finite number."""
+    """Return the name of a class from a text or a finite number."""
     if not (isinstance(label, str) and label.strip()) and not (
         isinstance(label, Number) and is_number(label)
     ):
-        raise ValueError(f"label {short(label)} is not the name of a class")
+        raise ValueError(f"label {short(label)} is not a class name; give a text or a number")
     return str(label)
 
 
 def class_names(cell: Any) -> list[str]:
-    """The classes that a cell names, one or a list; what is no name is left out, for `check` sets
-    its row aside."""
+    """Return the classes in a cell, one or a list; skips invalid names, whose rows `check` rejects."""
     class_names = []
     for label in cell if isinstance(cell, list) else [cell]:
         with suppress(ValueError):
@@ -75,7 +82,7 @@ def class_names(cell: Any) -> list[str]:
 
 
 def sorted_classes(names: Iterable[str]) -> list[str]:
-    """Whole numbers by size, else by name."""
+    """Return class names sorted by number if all are whole numbers, else by name."""
     names = list(names)
     whole = all(name.isdecimal() and is_number(name) for name in names)
     return sorted(names, key=(lambda name: (int(name), name)) if whole else None)
@@ -85,6 +92,7 @@ UNKNOWN_CLASS = "is not one of"
 
 
 def label_index(labels: tuple[str, ...], label: Any) -> int:
+    """Return the index of a label among the classes."""
     name = class_name(label)
     if name not in labels:
         more = f", … ({len(labels)} classes)" if len(labels) > 8 else ""
@@ -93,7 +101,9 @@ def label_index(labels: tuple[str, ...], label: Any) -> int:
 
 
 def number(name: str, label: Any) -> float:
-    """A label that float32 can hold: the shard's column is of that kind."""
+    """Return a label as a number; ValueError if float32, the type of the shard's column, cannot
+    hold it.
+    """
     if not is_number(label):
         raise ValueError(f"{name} is {short(label)}, not a number")
     if abs(float(label)) > FLOAT32:
@@ -102,7 +112,7 @@ def number(name: str, label: Any) -> float:
 
 
 def short(value: Any) -> str:
-    """A value in a message, on one line."""
+    """Return a value on one line, truncated, for a message."""
     try:
         text = " ".join(line.strip() for line in repr(value).splitlines())
     except ValueError:  # an integer of more digits than Python prints
@@ -111,7 +121,7 @@ def short(value: Any) -> str:
 
 
 def excerpt(text: str) -> str:
-    """The start of a text, for a message."""
+    """Return the start of a text, for a message."""
     return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}…"
 
 
@@ -119,12 +129,16 @@ def list_classes(names: Iterable[str]) -> str:
     return ", ".join(map(excerpt, names))
 
 
-VISIBLE = 0.5  # of a box's area that must be inside the image; what is outside is clipped
+VISIBLE = 0.5  # the fraction of a box that must be inside the image; the rest is clipped
 
 
 def check_boxes(boxes: Any, size: tuple[int, int]) -> None:
-    """Refuse boxes, as x, y, width and height in pixels, that are empty or for the most part
-    outside an image of this size."""
+    """Raise ValueError for boxes that are empty or mostly outside their image.
+
+    Args:
+        boxes: x, y, width and height of each box in pixels.
+        size: width and height of the image in pixels.
+    """
     width, height = size
     for box in boxes:
         x, y, w, h = map(float, box)
@@ -140,15 +154,16 @@ def check_boxes(boxes: Any, size: tuple[int, int]) -> None:
             hint = "it looks like left, top, right and bottom" if corners else "correct the box"
             raise ValueError(
                 f"box {short(box)} is outside its image of {width}×{height} pixels; "
-                f"boxes are x, y, width and height: {hint}"
+                f"give x, y, width and height in pixels: {hint}"
             )
 
 
 def check_box_units(boxes: Sequence[Sequence[float]]) -> None:
-    """Refuse boxes, those of a data set or of a sample of it, if no number of them exceeds 1: they
-    are fractions of their images."""
+    """Raise ValueError if no number of the boxes of a data set, or of a sample of it, exceeds 1:
+    they are fractions of their images, not pixels.
+    """
     if max(map(float, chain.from_iterable(boxes)), default=2.0) <= 1:
         raise ValueError(
-            f"box {short(boxes[0])} looks like fractions of its image, and so do the others; "
+            f"box {short(boxes[0])} and all others look like fractions of their image; "
             "give x, y, width and height in pixels"
         )

@@ -1,4 +1,4 @@
-"""Rows of assistants: conversations, preferred answers, and how a turn is written."""
+"""Row schemas for assistants: conversations, preferences and the chat template."""
 
 import json
 from typing import Any
@@ -8,23 +8,29 @@ from .cells import require_cell, short
 from .rows import RowSchema
 
 Message = dict[str, str]
-ANSWERS = "assistant"  # the role whose words are learned
+ANSWERS = "assistant"  # the role whose messages are learned
 
 
 @choice
 class ChatTemplate:
-    """How a turn of a conversation is written; special tokens stand in it by their names. Default:
-    ChatML."""
+    """The text around each message of a conversation, with special tokens by name. Default: ChatML.
 
-    start: str = "<|im_start|>{role}\n"  # before what is said
-    end: str = "<|im_end|>"  # after it; an answer learns to say it
-    between: str = "\n"  # after `end`
+    Args:
+        start: the text before a message; {role} is its role.
+        end: the text after a message; the model learns to generate it.
+        between: the text between messages, after `end`.
+    """
+
+    start: str = "<|im_start|>{role}\n"
+    end: str = "<|im_end|>"
+    between: str = "\n"
 
     def turn_start(self, role: str) -> str:
+        """Return the text before a message of a role."""
         return self.start.replace("{role}", role)
 
     def to_jinja(self) -> str:
-        """The template as chat_template.jinja holds it, for other libraries."""
+        """Return the template in the format of chat_template.jinja, for other libraries."""
         before, role, after = self.start.partition("{role}")
         name = " + message['role']" if role else ""
         tail = json.dumps(self.end + self.between)
@@ -38,22 +44,29 @@ class ChatTemplate:
 
 
 def check_messages(messages: Any) -> None:
-    """Raise ValueError for messages of another shape, since conversations come from files."""
+    """Raise ValueError for malformed messages, since conversations come from files."""
     if not isinstance(messages, list) or not messages:
-        raise ValueError(f"a conversation is a list of at least one message, not {short(messages)}")
+        raise ValueError(
+            f"a conversation must be a list of at least one message, not {short(messages)}"
+        )
     for message in messages:
         if not isinstance(message, dict) or any(
             not isinstance(message.get(name), str) for name in ("role", "content")
         ):
             raise ValueError(
-                f"a message is an object whose role and content are texts, not {short(message)}"
+                f"a message must be an object with texts role and content, not {short(message)}"
             )
 
 
 @choice
 class Conversations(RowSchema):
-    """A list of messages, each an object with `role` and `content`; what the role `assistant` says
-    is learned."""
+    """Lists of messages, each an object with `role` and `content`; messages of the role `assistant`
+    are learned.
+
+    Args:
+        messages: the column of the messages (default: "messages").
+        template: the text around each message (default: ChatML).
+    """
 
     name = "conversations"
     column_fields = ("messages",)
@@ -69,13 +82,22 @@ class Conversations(RowSchema):
         messages = require_cell(fields, self.messages, list)
         check_messages(messages)
         if all(message["role"] != ANSWERS for message in messages):
-            raise ValueError(f"no message has the role {ANSWERS!r}: nothing could be learned")
+            raise ValueError(
+                f"no message has the role {ANSWERS!r}, which is the role that is learned"
+            )
 
 
 @choice
 class Preferences(RowSchema):
-    """A prompt and two answers, of which the first is preferred. With a template, the prompt is
-    what a user says, or a list of messages; without one, texts follow each other as they are."""
+    """A prompt with a preferred and a rejected answer. With a template, the prompt is a user
+    message or a list of messages; without one, texts are concatenated.
+
+    Args:
+        prompt: the column of the prompt (default: "prompt").
+        chosen: the column of the preferred answer (default: "chosen").
+        rejected: the column of the rejected answer (default: "rejected").
+        template: the text around each message (default: none).
+    """
 
     name = "preferences"
     column_fields = ("prompt", "chosen", "rejected")
@@ -103,16 +125,16 @@ class Preferences(RowSchema):
         else:
             require_cell(fields, self.prompt)
         if fields[self.chosen] == fields[self.rejected]:
-            raise ValueError("both answers are the same")
+            raise ValueError(f"{self.chosen} and {self.rejected} are the same text")
 
     def messages(self, fields: dict[str, Any]) -> list[Message]:
-        """The prompt as a conversation."""
+        """Return the prompt as a conversation."""
         prompt = fields[self.prompt]
         return prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
 
 
 def chat_template_of(rows: RowSchema) -> ChatTemplate | None:
-    """How the rows' conversations are written; None: they hold none."""
+    """Return the chat template of a row schema; None if its rows are not conversations."""
     return rows.template if isinstance(rows, Conversations | Preferences) else None
 
 

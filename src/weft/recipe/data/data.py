@@ -1,4 +1,4 @@
-"""The data of a run: what it is trained and validated on."""
+"""The `Data` dataclass: training and validation data of a run."""
 
 from collections.abc import Iterator
 from typing import Annotated, NamedTuple
@@ -13,9 +13,7 @@ from .tokenizers import TokenizerSpec
 
 
 class DataPart(NamedTuple):
-    """One source of a split, and what its rows hold; `name` is that of the folder with its
-    shards.
-    """
+    """One source of a split with its row schema; `name` is the directory of its shards."""
 
     name: str
     source: Source
@@ -24,37 +22,48 @@ class DataPart(NamedTuple):
 
 @choice
 class Data:
-    """Training and validation data. The tokenizer is trained on `train`; everything is prepared
-    once, into `prepared_folder`. Rows that cannot be read are skipped; if they are more than
-    `max_bad_row_fraction` of all rows, preparing stops (see `data.quarantine`). A source of a
-    mixture may name rows of its own, of the same kind as `rows`.
+    """Training and validation data, prepared once into shards. Rows that cannot be read are skipped
+    (see `weft.data.reading.quarantine`).
+
+    Args:
+        rows: the columns and content of a row. A source of a mixture may have its own, of the same
+            type.
+        train: the training data, on which the tokenizer is trained too.
+        valid: the validation data (default: none).
+        tokenizer: the tokenizer; None for images.
+        prepared_folder: the directory of the shards (default: prepared/<fingerprint of this
+            value>).
+        max_bad_row_fraction: the largest fraction of unreadable rows; more stop preparation with an
+            error (default: 0.001).
     """
 
     rows: RowSchema
     train: Source | Mixture
     valid: Source | Mixture | None = None
     tokenizer: TokenizerSpec | None = None
-    prepared_folder: str | None = None  # None: prepared/<fingerprint of all this>
+    prepared_folder: str | None = None
     max_bad_row_fraction: Annotated[float, Field(ge=0, le=1)] = 0.001
 
     def __post_init__(self) -> None:
         for part in self.parts():
             if type(part.rows) is not type(self.rows):
                 raise ValueError(
-                    f"{part.name} has {type(part.rows).__name__}, but Data.rows are "
-                    f"{type(self.rows).__name__}; give every source the same kind"
+                    f"{part.name}: rows are {type(part.rows).__name__}, but Data.rows are "
+                    f"{type(self.rows).__name__}; give every source the same type of rows"
                 )
             shape = part.rows.input_shape
             whole = self.rows.input_shape
             if differing := [name for name in shape if shape[name] != whole[name]]:
                 raise ValueError(
-                    f"{part.name} differs from Data.rows in {', '.join(differing)}, and one model "
-                    "cannot read both; give every source the same"
+                    f"{part.name}: rows differ from Data.rows in {', '.join(differing)}; give "
+                    "every source the same, since one model reads all"
                 )
 
     def parts(self, *splits: str) -> Iterator[DataPart]:
-        """Yield the sources of some splits (default: "train" and "valid"), one or, of a mixture,
-        several each.
+        """Yield the sources of splits; a mixture has several.
+
+        Args:
+            splits: "train" or "valid" (default: both).
         """
         for split, source in (("train", self.train), ("valid", self.valid)):
             if splits and split not in splits:

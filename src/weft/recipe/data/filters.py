@@ -1,8 +1,7 @@
-"""Which rows of a source are kept, as values: quality filters and deduplication, in the order in
-which they are applied.
+"""Row filters: quality filters and deduplication, applied in order.
 
-Thresholds are those of the papers; all of them count words, lines and characters, never words of
-one language.
+Default thresholds are those of the papers. Filters count words, lines and characters and use no
+word lists of a language.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -16,12 +15,11 @@ NonNegativeFloat = Annotated[float, Field(ge=0)]
 
 
 class Filter:
-    """Base of every step that drops rows of a source before they are encoded, and before a
-    tokenizer is trained on them.
+    """Base of filters, which drop rows of a source before encoding and tokenizer training.
 
     Attributes:
-        name: what `weft prepare --filters` calls it.
-        reads_bytes: whether it also takes rows without text, by the bytes of their images.
+        name: the name in `weft prepare --filters`.
+        reads_bytes: whether it also filters rows without text, by the bytes of their images.
     """
 
     name: ClassVar[str]
@@ -29,31 +27,34 @@ class Filter:
 
 
 class QualityFilter(Filter):
-    """Base of the filters that look at one row alone.
+    """Base of filters that decide from one row alone.
 
-    What implements it is registered with `implements` and built from the value. It is called with
-    the text of a row, and returns why the row is dropped, in one of a few fixed texts, or None if
-    it is kept.
+    Its implementation is registered with `implements` and built from the value. It is called with
+    the text of a row and returns the reason to drop it, one of a few fixed texts, or None to keep
+    it.
     """
 
 
 class Deduplication(Filter):
-    """Base of the filters that drop what an earlier row, in the order of the files, already holds.
+    """Base of filters that drop duplicates of earlier rows, in the order of the files.
 
-    What implements it is registered with `implements` and built from the value. It is called with
-    the text of a row, and returns keys, which are bytes: the row is dropped if an earlier row has
-    one of its keys. Rows are compared on disk, by the hashes of their keys.
+    Its implementation is registered with `implements` and built from the value. It is called with
+    the text of a row and returns keys (bytes): the row is dropped if an earlier row has one of its
+    keys. Rows are compared on disk, by the hashes of their keys.
     """
-
-
-# One row alone
 
 
 @choice
 class LengthFilter(QualityFilter):
-    """Drop texts that are too short or too long; words are what whitespace separates (Rae et al.
-    2021, arXiv:2112.11446, appendix A.1.1). For a language that writes no spaces, set `min_words`
-    to 0 and count characters.
+    """Drop texts that are too short or too long (Rae et al. 2021, arXiv:2112.11446, appendix
+    A.1.1). Words are separated by whitespace; for languages without spaces set `min_words` to 0 and
+    count characters.
+
+    Args:
+        min_words: the fewest words (default: 50).
+        max_words: the most words (default: 100,000; None: unlimited).
+        min_characters: the fewest characters (default: 0).
+        max_characters: the most characters (default: unlimited).
     """
 
     name = "length"
@@ -65,34 +66,58 @@ class LengthFilter(QualityFilter):
 
 @choice
 class CharacterFilter(QualityFilter):
-    """Drop texts that consist of something else than words (Rae et al. 2021, appendix A.1.1)."""
+    """Drop texts that consist mostly of symbols or unusual words (Rae et al. 2021, appendix A.1.1).
+
+    Args:
+        min_mean_word_length: the shortest mean word length (default: 3).
+        max_mean_word_length: the longest mean word length (default: 10).
+        max_symbols_per_word: the most hash signs, or ellipses, per word (default: 0.1).
+        min_words_with_letters: the smallest fraction of words that contain a letter (default: 0.8).
+        min_letter_fraction: the smallest fraction of letters among characters without whitespace
+            (default: 0).
+    """
 
     name = "characters"
     min_mean_word_length: NonNegativeFloat = 3.0
     max_mean_word_length: NonNegativeFloat = 10.0
-    max_symbols_per_word: NonNegativeFloat = 0.1  # hash signs, and ellipses
-    min_words_with_letters: Fraction = 0.8  # fraction of the words that contain a letter
-    min_letter_fraction: Fraction = 0.0  # of the characters that are not whitespace
+    max_symbols_per_word: NonNegativeFloat = 0.1
+    min_words_with_letters: Fraction = 0.8
+    min_letter_fraction: Fraction = 0.0
 
 
 @choice
 class LineFilter(QualityFilter):
-    """Drop lists and teasers, by their lines (Rae et al. 2021, appendix A.1.1) and, with
-    `min_terminal_fraction`, by how many end with a full stop, an exclamation mark, a question mark
-    or a quotation mark (Raffel et al. 2019, arXiv:1910.10683, section 2.2).
+    """Drop lists and teasers by their lines (Rae et al. 2021, appendix A.1.1).
+
+    Args:
+        max_bullet_fraction: the largest fraction of lines that start with a bullet (default: 0.9).
+        max_ellipsis_fraction: the largest fraction of lines that end with an ellipsis (default:
+            0.3).
+        min_terminal_fraction: the smallest fraction of lines that end with a full stop,
+            exclamation, question or quotation mark (Raffel et al. 2019, arXiv:1910.10683, section
+            2.2; default: 0).
     """
 
     name = "lines"
-    max_bullet_fraction: Fraction = 0.9  # of the lines that start with a bullet
-    max_ellipsis_fraction: Fraction = 0.3  # of the lines that end with an ellipsis
+    max_bullet_fraction: Fraction = 0.9
+    max_ellipsis_fraction: Fraction = 0.3
     min_terminal_fraction: Fraction = 0.0
 
 
 @choice
 class RepetitionFilter(QualityFilter):
-    """Drop texts that repeat themselves (Rae et al. 2021, table A1): repeated lines and paragraphs,
-    as fractions of their number and of the characters; the characters of the most frequent n-gram
-    of words for n from 2, and of all n-grams that occur more than once for n from 5.
+    """Drop texts that repeat themselves (Rae et al. 2021, table A1).
+
+    Args:
+        max_line_fraction: the largest fraction of repeated lines (default: 0.3).
+        max_paragraph_fraction: the largest fraction of repeated paragraphs (default: 0.3).
+        max_line_characters: the largest fraction of characters in repeated lines (default: 0.2).
+        max_paragraph_characters: the largest fraction of characters in repeated paragraphs
+            (default: 0.2).
+        max_top_ngram_characters: the largest fraction of characters in the most frequent n-gram of
+            words, for n = 2, 3, 4 (default: (0.2, 0.18, 0.16)).
+        max_ngram_characters: the largest fraction of characters in n-grams of words that occur more
+            than once, for n = 5 to 10 (default: (0.15, 0.14, 0.13, 0.12, 0.11, 0.1)).
     """
 
     name = "repetition"
@@ -100,14 +125,16 @@ class RepetitionFilter(QualityFilter):
     max_paragraph_fraction: Fraction = 0.3
     max_line_characters: Fraction = 0.2
     max_paragraph_characters: Fraction = 0.2
-    max_top_ngram_characters: tuple[Fraction, ...] = (0.2, 0.18, 0.16)  # n = 2, 3, 4
-    max_ngram_characters: tuple[Fraction, ...] = (0.15, 0.14, 0.13, 0.12, 0.11, 0.1)  # n = 5 to 10
+    max_top_ngram_characters: tuple[Fraction, ...] = (0.2, 0.18, 0.16)
+    max_ngram_characters: tuple[Fraction, ...] = (0.15, 0.14, 0.13, 0.12, 0.11, 0.1)
 
 
 @choice
 class ForbiddenTextFilter(QualityFilter):
-    """Drop texts that contain one of these, in whatever case (Raffel et al. 2019, section 2.2:
-    placeholders).
+    """Drop texts that contain a placeholder (Raffel et al. 2019, section 2.2).
+
+    Args:
+        texts: the forbidden texts; case does not matter (default: ("lorem ipsum",)).
     """
 
     name = "forbidden"
@@ -115,16 +142,16 @@ class ForbiddenTextFilter(QualityFilter):
 
     def __post_init__(self) -> None:
         if not all(self.texts):
-            raise ValueError(f"ForbiddenTextFilter.texts = {self.texts}: give texts of some length")
-
-
-# Earlier rows
+            raise ValueError(f"ForbiddenTextFilter.texts = {self.texts}: remove the empty text")
 
 
 @choice
 class ExactDeduplication(Deduplication):
-    """Drop a row whose text or image equals an earlier one's, whatever their labels, byte for byte
-    or, with `normalize`, but for case and whitespace. Equal means an equal hash of 128 bits.
+    """Drop a row whose text or image equals an earlier one, regardless of labels. Rows are equal if
+    their 128-bit hashes are.
+
+    Args:
+        normalize: whether to ignore case and whitespace (default: False).
     """
 
     name = "exact"
@@ -134,15 +161,22 @@ class ExactDeduplication(Deduplication):
 
 @choice
 class NearDeduplication(Deduplication):
-    """Drop a row that resembles an earlier one: MinHash (Broder 1997) of its n-grams, compared by
-    locality-sensitive hashing. Rows whose sets of n-grams have a Jaccard similarity above about
-    `threshold` are found; needs `pip install '.[data]'`.
+    """Drop a row that is similar to an earlier one: MinHash (Broder 1997) of its n-grams with
+    locality-sensitive hashing. Needs `pip install '.[data]'`.
+
+    Args:
+        threshold: the approximate Jaccard similarity from which rows are duplicates (default: 0.8).
+        ngram: the length n of n-grams (default: 5).
+        unit: the unit of n-grams: "word", or "character" for languages without spaces (default:
+            "word").
+        permutations: the number of hash functions, at least 16 (default: 128).
+        seed: the seed of the hash functions (default: 1).
     """
 
     name = "near"
     threshold: Annotated[float, Field(gt=0, lt=1)] = 0.8
     ngram: PositiveInt = 5
-    unit: Literal["word", "character"] = "word"  # characters: for languages without spaces
+    unit: Literal["word", "character"] = "word"
     permutations: Annotated[int, Field(ge=16)] = 128
     seed: NonNegativeInt = 1
 

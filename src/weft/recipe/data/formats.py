@@ -1,5 +1,4 @@
-"""Sources of data: files, and the formats by which they are divided into pieces of work and
-read."""
+"""The `Source` dataclass and the interface and registry of file formats."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -15,16 +14,16 @@ SUFFIX_SCORE = 0.5  # of `Format.sniff` for a file that has one of the format's 
 
 
 class SourceRow(NamedTuple):
-    """A row of a source, and where it starts in its file."""
+    """A row of a source and its offset in the file."""
 
     offset: int  # in the format's `offset_unit`
     fields: Fields
     continues: bool = False  # the document continues in the next row
-    path: str | None = None  # its file or that of its image, where a piece has several
+    path: str | None = None  # its file, or that of its image, if a piece has several
 
 
 class BadRow(NamedTuple):
-    """A row that cannot be read, and why."""
+    """A row that cannot be read, and the reason."""
 
     offset: int
     reason: str
@@ -36,30 +35,30 @@ Span = tuple[int, int | None]  # first, and one after the last; None: the end of
 
 
 class Piece(NamedTuple):
-    """Work for one process: files, and the span of each in bytes of the unpacked file or in rows,
-    as the format counts."""
+    """Files and spans that one process reads; a span counts bytes of the unpacked file or rows."""
 
     paths: tuple[str, ...]
     spans: tuple[Span, ...]
-    size: int  # bytes to read, about
-    identity: str  # what the files hold
+    size: int  # bytes to read, approximately
+    identity: str  # identifies the content of the files
 
 
 class Format(Named):
-    """Base of every data format. One instance is registered under its `name`, which is what
-    `Source.format` holds.
+    """Base of file formats. One instance is registered under its `name`, the value of
+    `Source.format`.
 
     A piece must give the same rows wherever it is read: pieces are read in other processes and on
     other machines.
 
     Attributes:
-        name: the name in recipes and after `--format`.
+        name: the name in recipes and in `--format`.
         suffixes: suffixes of file names, lower case and with the dot; `.gz` and `.zst` are removed
             before they are compared.
-        offset_unit: what the offset of a row counts: bytes of the unpacked file, rows, or nothing,
-            as each file is a row.
-        extra_columns: columns beside those of the files, which a row has where they are among
-            `columns` of `read`."""
+        offset_unit: the unit of row offsets: "byte" of the unpacked file, "row", or "file" if each
+            file is one row.
+        extra_columns: columns in addition to those of the files, which a row has if `columns` of
+            `read` contains them.
+    """
 
     name: str
     suffixes: tuple[str, ...] = ()
@@ -67,17 +66,18 @@ class Format(Named):
     extra_columns: tuple[str, ...] = ()
 
     def has_suffix(self, path: str) -> bool:
-        """Return whether the name of a file ends with one of the format's suffixes."""
+        """Return whether a file name ends with one of the format's suffixes."""
         return path.removesuffix(".gz").removesuffix(".zst").lower().endswith(self.suffixes)
 
     def sniff(self, head: bytes, path: str) -> float:
-        """Return how sure it is that a file has this format, from 0 (it has not) to 1; the surest
-        format is taken.
+        """Return the confidence that a file has this format, from 0 (it has not) to 1. The format
+        with the highest confidence is used.
 
         Args:
             head: the first bytes of the unpacked file, up to a megabyte. A score of 1 for no bytes
-                is final: the file is then not opened.
-            path: the name of the file."""
+                is final: the file is not opened.
+            path: the name of the file.
+        """
         return SUFFIX_SCORE if self.has_suffix(path) else 0.0
 
     def complete(self, source: "Source") -> "Source":
@@ -91,53 +91,57 @@ class Format(Named):
         reference: "Source | None" = None,
         assume_header: bool = False,
     ) -> "Source":
-        """Return the source with `column_names` and `has_header`, where the files do not name their
-        columns."""
+        """Return the source with `column_names` and `has_header` for files that do not name their
+        columns.
+        """
         return source
 
     def class_names(
         self, source: "Source", pieces: list[Piece], column: str
     ) -> Sequence[str] | None:
-        """Return the names of the classes in a column where they are known without reading the
-        rows, else None."""
+        """Return the class names of a column if they are known without reading the rows, else None."""
         return None
 
     def pieces(self, source: "Source", piece_bytes: int) -> list[Piece]:
-        """Divide a source into pieces of about `piece_bytes` bytes, in the order of the files: a
-        pure function of them."""
+        """Divide a source into pieces of about `piece_bytes` bytes, in the order of the files; the
+        result depends on nothing else.
+        """
         raise NotImplementedError
 
     def read(
         self, piece: Piece, source: "Source", columns: tuple[str, ...] = ()
     ) -> Iterator[SourceItem]:
-        """Yield the rows of a piece in the order of the files, each bad one in its place.
+        """Yield the rows of a piece in the order of the files, with bad rows in place.
 
         Args:
             piece: one of `pieces`.
-            source: its source, with the options that say how to read.
-            columns: the columns that are needed; none: all. A row may hold more.
+            source: its source, with the format's options.
+            columns: the required columns; empty: all. A row may have more.
         """
         raise NotImplementedError
 
 
 @choice
 class Source:
-    """Files to read: local or any fsspec address, globs allowed; `.gz` and `.zst` are decompressed.
+    """Files to read: local paths or fsspec addresses, with globs; `.gz` and `.zst` are
+    decompressed.
 
-    A relative path is looked up here, then under $WEFT_DATA. `filters` drop rows when the data is
-    prepared, in their order: put those that look at one row before those that compare rows.
+    A relative path is resolved here, then under $WEFT_DATA.
 
-    Attributes:
+    Args:
         paths: the files.
-        format: one of `registry.names(Format)`; None: from the row and the file.
-        document_boundary: where a document of plain text ends.
-        column_names: the names of the columns where the files have none.
-        has_header: whether the first line of a csv or tsv names the columns.
-        delimiter: of a csv; None: detected from its first lines.
-        fraction: read only this part of each file.
-        split_seed: `fraction` picks rows of a table at random, by this seed; None: consecutive
-            rows.
-        filters: what drops rows."""
+        format: the name of a format (default: detected from rows and files).
+        document_boundary: the end of a document in plain text: "file", "line", "blank" line or
+            "heading" (default: "blank").
+        column_names: the names of the columns if the files have none.
+        has_header: whether the first line of a csv or tsv names the columns (default: True).
+        delimiter: the delimiter of a csv (default: detected from its first lines).
+        fraction: the start and end of the part of each file to read, from 0 to 1 (default: (0, 1)).
+        split_seed: the seed with which `fraction` picks rows of a table at random (default:
+            consecutive rows).
+        filters: filters that drop rows during preparation, in order; put quality filters before
+            deduplication (default: none).
+    """
 
     paths: tuple[str, ...]
     format: str | None = None

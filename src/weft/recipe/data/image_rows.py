@@ -1,4 +1,4 @@
-"""What a row of data with an image holds."""
+"""Row schemas for images."""
 
 from itertools import chain
 from typing import Any
@@ -10,7 +10,13 @@ from .rows import RowSchema
 
 @choice
 class LabelledImages(RowSchema):
-    """An image and its class."""
+    """An image and its class.
+
+    Args:
+        image: the column of the image (default: "image").
+        label: the column of the class (default: "label").
+        labels: the names of the classes in order (default: sorted, from the training data).
+    """
 
     name = "images"
     column_fields = ("image", "label")
@@ -33,8 +39,12 @@ class LabelledImages(RowSchema):
 
 @choice
 class ImagesWithBoxes(RowSchema):
-    """An image and the boxes in it, COCO's way. Where a row says the `width` and `height` that its
-    boxes were drawn in, the image has them."""
+    """An image and its boxes, as in COCO. If a row has `width` and `height`, the image must have
+    that size.
+
+    Args:
+        labels: the names of the classes in order (default: sorted, from the training data).
+    """
 
     name = "boxed"
 
@@ -56,7 +66,9 @@ class ImagesWithBoxes(RowSchema):
         boxes = fields.get("boxes", [])
         names = fields.get("labels", [])
         if len(boxes) != len(names) or any(len(box) != 4 or isinstance(box, str) for box in boxes):
-            raise ValueError("boxes are four numbers and a label each")
+            raise ValueError(
+                f"{len(boxes)} boxes and {len(names)} labels; give four numbers and a label per box"
+            )
         for side in chain(*boxes):
             number("a box's side", side)
         for name in names:
@@ -68,9 +80,8 @@ class ImagesWithBoxes(RowSchema):
         is_size = all(is_number(side) and float(side) > 0 for side in (width, height))
         if is_size and (float(width), float(height)) != size:
             raise ValueError(
-                f"the image is {size[0]}×{size[1]} pixels as displayed, its boxes are of "
-                f"{width}×{height}; "
-                "mend width and height, or the orientation in its EXIF"
+                f"the image has {size[0]}×{size[1]} pixels as displayed, but its row says "
+                f"{width}×{height}; correct width and height, or the orientation in its EXIF"
             )
         check_boxes(fields.get("boxes", []), size)
 

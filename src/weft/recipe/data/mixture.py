@@ -1,4 +1,4 @@
-"""Mixtures: several sources in one run, each sample drawn from one of them at a rate."""
+"""Mixtures: several sources in one run, each sampled at a rate."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -12,10 +12,10 @@ from .rows import RowSchema
 
 
 class MixingRates:
-    """Base of what says how often each source of a mixture is read."""
+    """Base of sampling rates of the sources of a mixture."""
 
     def shares(self, sizes: Sequence[int]) -> tuple[float, ...]:
-        """Return the share of each source; they need not sum to 1.
+        """Return the relative rate of each source; the sum need not be 1.
 
         Args:
             sizes: the number of samples of each source.
@@ -25,7 +25,12 @@ class MixingRates:
 
 @choice
 class FixedRates(MixingRates):
-    """One rate per source, in the order of the sources; 2 is read twice as often as 1."""
+    """Fixed relative rates.
+
+    Args:
+        rates: one rate per source, in order; a source with rate 2 is read twice as often as one
+            with 1.
+    """
 
     rates: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)]
 
@@ -42,13 +47,16 @@ class ProportionalRates(MixingRates):
     """p ∝ min(n, limit) ^ exponent for a source of n samples.
 
     Exponent 1 with a limit is T5's examples-proportional mixing, 1/T its temperature T, 0 equal
-    mixing (arXiv:1910.10683, section
-    3.5.2). Over languages, .7 is multilingual BERT's exponent and .3 XLM-R's (arXiv:1911.02116,
-    section 3.1).
+    mixing (arXiv:1910.10683, section 3.5.2). Over languages, .7 is multilingual BERT's exponent and
+    .3 XLM-R's (arXiv:1911.02116, section 3.1).
+
+    Args:
+        exponent: the exponent, from 0 to 1 (default: 1).
+        limit: the largest number of samples that counts (default: unlimited).
     """
 
     exponent: Annotated[float, Field(ge=0, le=1)] = 1.0
-    limit: PositiveInt | None = None  # K, of the samples that count; None: all
+    limit: PositiveInt | None = None
 
     def shares(self, sizes: Sequence[int]) -> tuple[float, ...]:
         limit = self.limit or max(sizes)
@@ -57,8 +65,12 @@ class ProportionalRates(MixingRates):
 
 @choice
 class NamedSource:
-    """A source of a mixture: its name, and what its rows hold where that differs from `Data.rows`,
-    such as another template.
+    """A source of a mixture.
+
+    Args:
+        name: the name of the source: letters, digits, "." and "_".
+        source: its files.
+        rows: its row schema if it differs from `Data.rows`, such as another template.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.]*$")]
@@ -68,9 +80,14 @@ class NamedSource:
 
 @choice
 class Mixture:
-    """Several sources at given rates: tasks with a prefix each (T5), or languages. Every source has
-    epochs of its own, in each of which all its samples come once; the rates hold in every stretch
-    of 65,536 samples.
+    """Several sources at given rates: tasks with a prefix each (T5), or languages.
+
+    Every source has its own epochs, each of which reads all its samples once. The rates hold in
+    every 65,536 consecutive samples.
+
+    Args:
+        sources: the sources.
+        rates: the sampling rates (default: `ProportionalRates()`).
     """
 
     sources: Annotated[tuple[NamedSource, ...], Field(min_length=1)]
@@ -80,5 +97,5 @@ class Mixture:
         names = [part.name for part in self.sources]
         if len(set(names)) < len(names):
             raise ValueError(
-                f"Mixture.sources are named {', '.join(names)}; give each its own name"
+                f"Mixture.sources have the names {', '.join(names)}; give each a different name"
             )

@@ -1,4 +1,4 @@
-"""What a row of data holds."""
+"""Row schemas for text: which columns a run reads and what they contain."""
 
 import re
 from typing import Any, ClassVar
@@ -11,16 +11,16 @@ TEMPLATE_FIELD = re.compile(r"\{([^{}]+)\}")  # a column's name in a template
 
 
 class RowSchema:
-    """Base of everything that a row of data can be: which columns are read, and what they must
-    hold.
+    """Base of row schemas: which columns are read and what they must contain.
 
-    What encodes it is registered with `implements`: a class that is called with the value, a
-    tokenizer and the labels.
+    Its implementation, an encoder, is registered with `implements`: a class that is called with the
+    value, a tokenizer and the labels.
 
     Attributes:
-        name: what `weft prepare --rows` calls it.
-        column_fields: the fields of the value that name columns, in the order of `--columns`.
-        labels: the names of the classes in order; None: as sorted in the training data."""
+        name: the name in `weft prepare --rows`.
+        column_fields: the fields that name columns, in the order of `--columns`.
+        labels: the names of the classes in order; None: sorted, from the training data.
+    """
 
     name: ClassVar[str]
     column_fields: ClassVar[tuple[str, ...]] = ()
@@ -43,27 +43,26 @@ class RowSchema:
 
     @property
     def label_column(self) -> str | None:
-        """The column whose values are classes, if there is one."""
+        """The column of classes; None without one."""
         return None
 
     @property
     def number_column(self) -> str | None:
-        """The column whose values are numbers, also where the table names them as classes, if there
-        is one."""
+        """The column of numbers, even if the table names them as classes; None without one."""
         return None
 
     @property
     def length_columns(self) -> tuple[str, ...]:
-        """The stored columns whose tokens together are the length of a row."""
+        """The stored columns whose tokens together give the length of a row."""
         return ("tokens",)
 
     @property
     def input_shape(self) -> dict[str, Any]:
-        """What rows of this kind must agree in, by field, so that one model can read them."""
+        """Properties by field that all rows of one model must share."""
         return {}
 
     def check(self, fields: dict[str, Any], labels: tuple[str, ...]) -> None:
-        """Raise a ValueError that says what is wrong with a row; images are opened elsewhere.
+        """Raise ValueError for an invalid row; images are opened elsewhere.
 
         Args:
             fields: the cells of the row by column.
@@ -73,7 +72,7 @@ class RowSchema:
             require_cell(fields, name)
 
     def check_image(self, fields: dict[str, Any], size: tuple[int, int]) -> None:
-        """Raise a ValueError where a row does not fit its image.
+        """Raise ValueError for a row that does not match its image.
 
         Args:
             fields: the cells of the row by column.
@@ -81,14 +80,20 @@ class RowSchema:
         """
 
     def default_format(self, paths: tuple[str, ...]) -> str | None:
-        """The format of files whose names do not say it; None: from their first lines."""
+        """Return the format of files whose names do not imply one; None: detected from their first
+        lines.
+        """
         return None
 
 
 @choice
 class Documents(RowSchema):
-    """Running text. Each document ends with the end token; `sentences` also keeps where each
-    sentence starts."""
+    """Running text; each document ends with the end token.
+
+    Args:
+        text: the column of the text (default: "text").
+        sentence_boundaries: whether to store the start of each sentence (default: False).
+    """
 
     name = "documents"
     column_fields = ("text",)
@@ -106,7 +111,12 @@ class Documents(RowSchema):
 
 @choice
 class SourceTargetPairs(RowSchema):
-    """A source and its target, as in translation."""
+    """A source text and its target text, as in translation.
+
+    Args:
+        source: the column of the source (default: "source").
+        target: the column of the target (default: "target").
+    """
 
     name = "pairs"
     column_fields = ("source", "target")
@@ -133,39 +143,45 @@ class SourceTargetPairs(RowSchema):
 
 @choice
 class TemplatedPairs(RowSchema):
-    """A source text written from columns by a template, and its target text: T5's text-to-text
-    format (arXiv:1910.10683, section 2.4)."""
+    """A source text made from columns by a template, and its target text: T5's text-to-text format
+    (arXiv:1910.10683, section 2.4).
+
+    Args:
+        template: the source text with columns in braces, such as "mrpc sentence1: {sentence1}
+            sentence2: {sentence2}" (default: "{source}").
+        target: the column of the target (default: "target").
+        labels: the classes of the target column (default: any text).
+        label_texts: the target text of each class (default: its name).
+    """
 
     name = "templated"
     length_columns = ("source", "target")
 
-    template: str = (
-        "{source}"  # columns in braces: "mrpc sentence1: {sentence1} sentence2: {sentence2}"
-    )
+    template: str = "{source}"
     target: str = "target"
-    labels: tuple[str, ...] | None = (
-        None  # the target column holds one of these classes; None: any text
-    )
-    label_texts: tuple[str, ...] | None = None  # the text decoded for each class; None: its name
+    labels: tuple[str, ...] | None = None
+    label_texts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.template_columns:
             raise ValueError(
-                f"template = {self.template!r} names no column; put one in braces, such as {{text}}"
+                f"TemplatedPairs.template = {self.template!r} contains no column; put one in "
+                "braces, such as {text}"
             )
         if self.label_texts is not None and len(self.label_texts) != len(self.labels or ()):
             raise ValueError(
-                f"label_texts = {self.label_texts}: give one per class, {len(self.labels or ())}"
+                f"TemplatedPairs.label_texts = {self.label_texts}: give one per class, "
+                f"{len(self.labels or ())}"
             )
         if len(set(self.targets)) < len(self.targets):
             raise ValueError(
-                f"label_texts = {self.label_texts}: two classes with the same text cannot be told "
-                "apart"
+                f"TemplatedPairs.label_texts = {self.label_texts} has duplicates; give each class "
+                "a different text"
             )
 
     @property
     def template_columns(self) -> tuple[str, ...]:
-        """The columns that the template names, each once."""
+        """The columns in the template, each once."""
         return tuple(dict.fromkeys(TEMPLATE_FIELD.findall(self.template)))
 
     @property
@@ -199,7 +215,15 @@ class TemplatedPairs(RowSchema):
 
 @choice
 class LabelledTexts(RowSchema):
-    """One or two texts and a label: a class, or a number where `numeric_label` is True."""
+    """One or two texts and a label: a class or a number.
+
+    Args:
+        text: the column of the text (default: "text").
+        second_text: the column of a second text (default: none).
+        label: the column of the label (default: "label").
+        numeric_label: whether the label is a number (default: False).
+        labels: the names of the classes in order (default: sorted, from the training data).
+    """
 
     name = "examples"
     column_fields = ("text", "second_text", "label")
@@ -208,9 +232,7 @@ class LabelledTexts(RowSchema):
     second_text: str | None = None
     label: str = "label"
     numeric_label: bool = False
-    labels: tuple[str, ...] | None = (
-        None  # the classes in order; None: as sorted in the training data
-    )
+    labels: tuple[str, ...] | None = None
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -247,7 +269,14 @@ class LabelledTexts(RowSchema):
 
 @choice
 class ChoiceQuestions(RowSchema):
-    """A context, several endings, and the number of the right one."""
+    """A context, several endings and the index of the correct ending.
+
+    Args:
+        context: the column of the context (default: "context").
+        endings: the columns of the endings, or one column of lists (default: ("ending0", "ending1",
+            "ending2", "ending3")).
+        label: the column of the index, from 0 (default: "label").
+    """
 
     name = "choices"
     length_columns = ("context", "endings")
@@ -282,12 +311,20 @@ class ChoiceQuestions(RowSchema):
         label = require_cell(fields, self.label, object)
         index = number(self.label, label)
         if not 0 <= index < count or not index.is_integer():
-            raise ValueError(f"label {short(label)} of {count} endings")
+            raise ValueError(
+                f"{self.label} is {short(label)}; give the index of one of {count} endings, from 0"
+            )
 
 
 @choice
 class TaggedWords(RowSchema):
-    """Words with a tag each; a word's first piece carries it."""
+    """Words with one tag each, which the first token of a word carries.
+
+    Args:
+        words: the column of the words (default: "words").
+        tags: the column of the tags (default: "tags").
+        labels: the names of the tags in order (default: sorted, from the training data).
+    """
 
     name = "tagged"
     column_fields = ("words", "tags")
@@ -318,15 +355,22 @@ class TaggedWords(RowSchema):
 
 @choice
 class ContextQuestions(RowSchema):
-    """A question and a context that may hold its answer; long contexts are read in windows `stride`
-    tokens apart (BERT, section 4.2)."""
+    """A question and a context that may contain its answer; long contexts are split into
+    overlapping windows (BERT, section 4.2).
+
+    Args:
+        max_length: the longest row of question, context and special tokens, in tokens (default:
+            384).
+        stride: the distance between the starts of two windows, in tokens (default: 128).
+        max_question_length: the longest question in tokens (default: 64).
+    """
 
     name = "questions"
     length_columns = ("question", "context")
 
-    max_length: PositiveInt = 384  # question, context and special tokens together
+    max_length: PositiveInt = 384
     stride: PositiveInt = 128
-    max_question_length: PositiveInt = 64  # at most
+    max_question_length: PositiveInt = 64
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -334,8 +378,9 @@ class ContextQuestions(RowSchema):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """`answer_start` and `answer_end` are the characters of the answer in the context, -1 where
-        there is none."""
+        """All columns; `answer_start` and `answer_end` are character offsets of the answer in the
+        context, -1 without an answer.
+        """
         return *self.text_columns, "id", "answer_start", "answer_end"
 
     @property

@@ -1,4 +1,4 @@
-"""Tokenizers to train or to read."""
+"""Tokenizers, trained or read from a file."""
 
 from typing import ClassVar, Literal
 
@@ -7,57 +7,73 @@ from ...support.registry import choice, implements
 
 
 class TokenizerSpec:
-    """Base of every tokenizer. Where `special` is True, ids 0 to 4 are pad, unknown, begin, end and
+    """Base of tokenizers. With `special_tokens`, ids 0 to 4 are padding, unknown, begin, end and
     mask.
 
-    What makes it is registered with `implements`: a function of the value and the training text,
-    which it may iterate over several times, that returns a
+    Its implementation is registered with `implements`: a function of the value and the training
+    text, which it may iterate over several times, that returns a
     `weft.data.tokenizing.tokenizer.Tokenizer`. The same text must give the same tokenizer.
 
     Attributes:
-        name: what `weft prepare --tokenizer` calls it.
-        reads_all_text: whether it must see all of the training text, not only a sample.
+        name: the name in `weft prepare --tokenizer`.
+        reads_all_text: whether it must read all of the training text, not only a sample.
     """
 
     name: ClassVar[str]
     reads_all_text: ClassVar[bool] = False
 
     def files(self) -> tuple[str, ...]:
-        """Return the files that it is read from; their content is part of the fingerprint of
-        prepared data.
+        """Return the files that it reads; their content is part of the fingerprint of prepared
+        data.
         """
         return ()
 
 
 @choice
 class ByteBPE(TokenizerSpec):
-    """Byte-level BPE: no text is unknown (Radford et al. 2019, section 2.2)."""
+    """Byte-level BPE: no text is unknown (Radford et al. 2019, section 2.2).
+
+    Args:
+        vocab_size: the number of tokens.
+        special_tokens: whether to add special tokens (default: True).
+        sentinels: the number of T5's span sentinels, the last ids of the vocabulary (default: 0).
+    """
 
     name = "byte-bpe"
 
     vocab_size: PositiveInt
     special_tokens: bool = True
-    sentinels: NonNegativeInt = 0  # T5's span sentinels, the last ids of the vocabulary
+    sentinels: NonNegativeInt = 0
 
 
 @choice
 class BPE(TokenizerSpec):
-    """BPE over characters, one vocabulary for all columns (Sennrich et al. 2016,
+    """BPE over characters, with one vocabulary for all columns (Sennrich et al. 2016,
     arXiv:1508.07909).
+
+    Args:
+        vocab_size: the number of tokens.
+        lowercase: whether to lowercase text; "marked" encodes capitals as a mark, so that decoding
+            restores them (default: False).
+        sentinels: the number of T5's span sentinels (default: 0).
     """
 
     name = "bpe"
 
     vocab_size: PositiveInt
-    lowercase: bool | Literal["marked"] = (
-        False  # marked: what was a capital is known from a mark, and decoded as one
-    )
+    lowercase: bool | Literal["marked"] = False
     sentinels: NonNegativeInt = 0
 
 
 @choice
 class WordPiece(TokenizerSpec):
-    """WordPiece, with `##` inside a word (Devlin et al. 2018, arXiv:1810.04805)."""
+    """WordPiece, with `##` inside a word (Devlin et al. 2018, arXiv:1810.04805).
+
+    Args:
+        vocab_size: the number of tokens.
+        lowercase: whether to lowercase text (default: True).
+        sentinels: the number of T5's span sentinels (default: 0).
+    """
 
     name = "wordpiece"
 
@@ -68,8 +84,11 @@ class WordPiece(TokenizerSpec):
 
 @choice
 class Unigram(TokenizerSpec):
-    """The most likely segmentation under a unigram model of pieces (Kudo 2018,
-    arXiv:1804.10959).
+    """The most likely segmentation under a unigram model of pieces (Kudo 2018, arXiv:1804.10959).
+
+    Args:
+        vocab_size: the number of tokens.
+        sentinels: the number of T5's span sentinels (default: 0).
     """
 
     name = "unigram"
@@ -80,7 +99,12 @@ class Unigram(TokenizerSpec):
 
 @choice
 class ByteTokenizer(TokenizerSpec):
-    """One token per byte (ByT5, arXiv:2105.13626)."""
+    """One token per byte (ByT5, arXiv:2105.13626).
+
+    Args:
+        special_tokens: whether to add special tokens (default: True).
+        sentinels: the number of T5's span sentinels (default: 0).
+    """
 
     name = "bytes"
 
@@ -90,7 +114,11 @@ class ByteTokenizer(TokenizerSpec):
 
 @choice
 class CharacterTokenizer(TokenizerSpec):
-    """One token per character of the training text."""
+    """One token per character of the training text.
+
+    Args:
+        special_tokens: whether to add special tokens (default: True).
+    """
 
     name = "characters"
     reads_all_text = True
@@ -100,7 +128,11 @@ class CharacterTokenizer(TokenizerSpec):
 
 @choice
 class TokenizerFile(TokenizerSpec):
-    """An existing `tokenizer.json`."""
+    """An existing `tokenizer.json`.
+
+    Args:
+        path: the file.
+    """
 
     name = "file"
 
