@@ -1,4 +1,4 @@
-"""One file per architecture: size table, spec function, weight table."""
+"""Model families: one module per architecture with its size table, spec function and weight table."""
 
 from ..spec import Spec
 from ..support.registry import named, names, register_named
@@ -64,24 +64,24 @@ for _name in (
 
 
 def family(name: str) -> Family:
-    """Return the family registered as `name`, importing its file now if need be."""
+    """Return the family registered as `name`; imports its module if needed."""
     registered: Family = named(Family, name)
     return registered
 
 
 def family_names() -> list[str]:
-    """Return the names of all families, those of a user's own files last; no file is imported."""
+    """Return the names of all families, user-defined ones last, without importing their modules."""
     return names(Family)
 
 
 def families() -> list[Family]:
-    """Return all families, importing their files now if need be."""
+    """Return all families; imports their modules if needed."""
     return [family(name) for name in family_names()]
 
 
 def training_length_of_name(name: str) -> int | None:
-    """Return the tokens per row that a preset such as `llama-7b` was trained with; None where it is
-    not known, or no preset.
+    """Return the tokens per row that a preset such as `llama-7b` was trained with; None if unknown
+    or not a preset.
     """
     for preset in families():
         size = name.removeprefix(f"{preset.name}-")
@@ -92,9 +92,7 @@ def training_length_of_name(name: str) -> int | None:
 
 
 def spec_of_name(name: str) -> tuple[str, Spec]:
-    """Return the full name and the spec of `family-size`, or of a family's first size; the command
-    knows presets by these names alone.
-    """
+    """Return the full name and the spec of a preset: `family-size`, or a family for its first size."""
     presets = {f"{f.name}-{size}": (f, size) for f in families() for size in f.sizes}
     first = f"{name}-{next(iter(family(name).sizes))}" if name in family_names() else name
     if first in presets:
@@ -102,6 +100,6 @@ def spec_of_name(name: str) -> tuple[str, Spec]:
         return first, preset(size)
     near = suggest(name.lower(), [*family_names(), *presets])
     raise ValueError(
-        f"no family, size or folder is called {name!r}; "
+        f"{name!r} is not a family, a preset or a directory; "
         f"{near if near.startswith('did') else 'see weft families'}"
     )

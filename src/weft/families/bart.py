@@ -1,4 +1,4 @@
-"""BART: post-norm encoder-decoder with learned positions from 2 (Lewis et al. 2019,
+"""BART: post-norm encoder-decoder with learned positions that start at row 2 (Lewis et al. 2019,
 arXiv:1910.13461).
 """
 
@@ -43,7 +43,9 @@ def make(
     norm_first: bool = False,
     head: Any = None,
 ) -> Spec:
-    """`norm_first` puts the norms before each branch, and one after each stack (Pegasus)."""
+    """Return the spec; `norm_first` puts a norm before each branch and one after each stack
+    (Pegasus).
+    """
     norm = LayerNorm()
     scale = width**0.5 if scaled else 1.0
     branch = pre_norm if norm_first else post_norm

@@ -1,5 +1,6 @@
-"""The language of families: sizes, configuration fields and weight rows, each row true in both
-directions.
+"""The `Family` class: sizes, configuration fields and weight names of an architecture.
+
+Fields and weight rows convert in both directions, from and to published files.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,14 +14,12 @@ from ..support.values import UnknownPath, differing_fields
 from .describe import OfInstance, call_docstring, call_signature, check_arguments
 from .weights import WeightTable
 
-DEPTH = (
-    4096  # blocks of a stack; the deepest that was trained has 1,000 (DeepNet, arXiv:2203.00555)
-)
+DEPTH = 4096  # blocks of a stack; the deepest trained stack has 1,000 (DeepNet, arXiv:2203.00555)
 CLASSES = 1 << 20
 
 
 def size_table(columns: str, /, **rows: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
-    """The paper's size table; in a name, `_` reads "-" and `__` reads "."."""
+    """Return the paper's size table; in the name of a size, `_` becomes "-" and `__` becomes "."."""
     return {
         name.lstrip("_").replace("__", ".").replace("_", "-"): dict(
             zip(columns.split(), row, strict=True)
@@ -31,7 +30,7 @@ def size_table(columns: str, /, **rows: tuple[Any, ...]) -> dict[str, dict[str, 
 
 @dataclass(frozen=True)
 class Codec:
-    """How a configuration value reads and writes."""
+    """A pair of functions that read and write a configuration value."""
 
     read: Callable[[Any], Any]
     write: Callable[[Any], Any]
@@ -61,8 +60,7 @@ HF_ACTIVATION_NAMES = {
 def read_activation(name: str) -> str:
     if name not in ACTIVATION_NAMES:
         raise ValueError(
-            f"activation {name!r} is not in the design space; "
-            f"{suggest(name, sorted(ACTIVATION_NAMES))}"
+            f"activation {name!r} is not supported; {suggest(name, sorted(ACTIVATION_NAMES))}"
         )
     return ACTIVATION_NAMES[name]
 
@@ -79,9 +77,7 @@ IDENTITY_CODEC = Codec(lambda x: x, lambda x: x)
 
 @dataclass(frozen=True)
 class ConfigField:
-    """One argument of a family: its keys in config.json (all are written) and its place in the
-    spec.
-    """
+    """One argument of a family: its keys in config.json (all are written) and its path in the spec."""
 
     argument: str
     key: str | tuple[str, ...]
@@ -121,43 +117,44 @@ def get_nested(config: Mapping[str, Any], key: str) -> Any:
 
 @dataclass(frozen=True)
 class LabelNames:
-    """What a fine-tuned head's names are made from."""
+    """The inputs of a fine-tuned head's weight names."""
 
     outputs: int = 2
     labels: tuple[str, ...] | None = None
 
 
-# the head of an architecture, given the rest of the model
+# builds the head of an architecture from the rest of the model
 HeadBuilder = Callable[[Any, LabelNames], Any]
 
 
 @dataclass(frozen=True)
 class Family(Named):
-    """A preset and its two-way tables. Call it for a spec: `bert("base")`, `bert("base", head=…)`,
+    """An architecture: call it to get a spec, as in `bert("base")`, `bert("base", head=…)` or
     `bert(width=…, …)`.
 
-    `weft.register(weft.Family(…))` in a file of your own adds one, which is then found by its name
+    `weft.register(weft.Family(…))` in your own file adds a family, which is then found by its name
     and by the `model_type` of a config.json.
 
     Attributes:
         name: the name on the command line.
-        paper: where it is described.
-        build_spec: from the columns of `sizes` and the arguments of `fields` to a spec.
-        sizes: the paper's size table; the first is the default.
-        model_type: in config.json; "" where no other library has it.
+        paper: the citation.
+        build_spec: a function from the columns of `sizes` and the arguments of `fields` to a spec.
+        sizes: the paper's size table; the first size is the default.
+        model_type: the model_type in config.json; "" if no other library has the architecture.
         fields: the keys of config.json.
         table: one row per tensor in a published file.
-        heads: the name of each published class, and what builds its head.
-        prefix: of the base model's keys, absent in files of the bare model.
-        supported_values: keys of config.json of which only these values can be expressed; the first
-            is written.
-        init: how new weights are initialised.
-        context_length_key: the key of config.json that holds the length it was trained for.
-        derived_config: from a spec to the keys of config.json that follow from the others.
-        decoder_start: the special token that a decoder beside an encoder reads first, where
-            config.json names none: "pad" (T5), "eos" (BART) or "bos".
-        training_length: tokens per row of its training, of all sizes or by size, where no table of
-            positions says it.
+        heads: the name of each published class with a function that builds its head.
+        prefix: the prefix of the base model's keys, absent in files of the bare model.
+        supported_values: keys of config.json with the values that Weft supports; the first is
+            written.
+        init: the initialisation of new weights.
+        context_length_key: the key of config.json with the trained length.
+        derived_config: a function from a spec to the keys of config.json that follow from the
+            others.
+        decoder_start: the first token of a decoder after an encoder, if config.json names none:
+            "pad" (T5), "eos" (BART) or "bos".
+        training_length: tokens per row in training, for all sizes or by size, if no position table
+            implies it.
     """
 
     name: str
@@ -193,7 +190,7 @@ class Family(Named):
             changes: arguments that replace those of the size, such as dropout=0.0 or head=….
 
         Raises:
-            ValueError: for an unknown size or argument, and for values that do not fit together.
+            ValueError: for an unknown size or argument, or an invalid combination.
         """
         if size is not None and size not in self.sizes:
             near = suggest(str(size), list(self.sizes))
@@ -212,17 +209,17 @@ class Family(Named):
         )
 
     def parameter_count(self, size: str) -> int:
-        """The parameters of a size, without what its spec only notes, such as `init`."""
+        """Return the arguments of a size, without metadata of its spec such as `init`."""
         return self.build_spec(**self.sizes[size]).parameter_count()
 
     def from_config(self, config: Mapping[str, Any]) -> S.Spec:
-        """The spec that a config.json describes."""
+        """Return the spec of a config.json."""
         for key, allowed in self.supported_values.items():
             if get_nested(config, key) not in (*allowed, None):
                 raise ValueError(
                     f"config.json: {key} = {get_nested(config, key)!r} is not supported for "
                     f"{self.name}; "
-                    f"Weft knows {' or '.join(map(repr, allowed))}"
+                    f"supported: {', '.join(map(repr, allowed))}"
                 )
         arguments = {f.argument: self.read_field(f, config) for f in self.fields}
         bounded(arguments)
@@ -245,7 +242,7 @@ class Family(Named):
             spec = replace(spec, head=self.heads[architecture](spec, read_labels(config)))
         elif architecture:
             raise ValueError(
-                f"config.json: architecture {architecture!r} is not in the {self.name} table; "
+                f"config.json: architectures = {architecture!r} is not supported for {self.name}; "
                 f"{suggest(architecture, list(self.heads))}"
             )
         return spec
@@ -262,13 +259,13 @@ class Family(Named):
         return f.default
 
     def to_config(self, spec: S.Spec) -> dict[str, Any]:
-        """The config.json of a spec; ValueError where this family cannot say it."""
+        """Return the config.json of a spec; ValueError if this family cannot express it."""
         arguments = self.arguments_of(spec)
         again = self.rebuild(spec, arguments)
         if again != spec:
             raise ValueError(
-                f"this spec is not a {self.name}: "
-                f"{next(iter(differing_fields(spec, again)), 'its parts')} differs"
+                f"{self.name} cannot express this spec: "
+                f"{next(iter(differing_fields(spec, again)), 'its structure')} differs"
             )
         config: dict[str, Any] = {
             "architectures": [self.class_name_of(spec)],
@@ -297,7 +294,7 @@ class Family(Named):
         return config | write_labels(spec.head)
 
     def rebuild(self, spec: S.Spec, changes: Mapping[str, Any]) -> S.Spec:
-        """The family's spec with these arguments, and all else as in `spec`."""
+        """Return the family's spec with these arguments; all other fields are those of `spec`."""
         arguments = {k: v for k, v in changes.items() if k != "std"}
         return replace(
             self(next(iter(self.sizes)), **arguments, head=spec.head),
@@ -307,8 +304,8 @@ class Family(Named):
         )
 
     def explain_differences(self, spec: S.Spec) -> list[str]:
-        """The fields in which a spec differs from the nearest one that this family can say, with
-        both values; [] where none is near.
+        """Return the fields, with both values, in which a spec differs from the nearest one that
+        this family can express; [] if none is near.
         """
         try:
             again = self.rebuild(spec, self.arguments_of(spec))
@@ -335,13 +332,17 @@ class Family(Named):
                 if f.argument == "std":
                     arguments["std"] = 0.02
                     continue
-                raise ValueError(f"this spec is not a {self.name}: it has no {f.path}") from None
+                raise ValueError(
+                    f"{self.name} cannot express this spec: it has no {f.path}"
+                ) from None
         return arguments
 
     def head_of_class(
         self, name: str, spec: S.Spec, outputs: int = 2, labels: tuple[str, ...] | None = None
     ) -> Any:
-        """The head of a published class, such as "BertForSequenceClassification", on this model."""
+        """Return the head of a published class, such as "BertForSequenceClassification", for this
+        model.
+        """
         if name not in self.heads:
             raise ValueError(
                 f"{self.name} has no class {name!r}; {suggest(name, list(self.heads))}"
@@ -377,13 +378,13 @@ class Family(Named):
         )
 
 
-# help(weft.bert) shows the sizes and arguments of BERT, help(weft.Family) the class.
+# help(weft.bert) shows the sizes and arguments of BERT; help(weft.Family) shows the class.
 Family.__doc__ = OfInstance(call_docstring, Family.__doc__)  # type: ignore[assignment]
 
 
 def bounded(arguments: Mapping[str, Any]) -> None:
-    """ValueError for more blocks than any model has: a spec lists each, so that the number alone
-    could fill the memory.
+    """Raise ValueError for an implausible number of blocks: a spec lists each block, so a large
+    number would exhaust memory.
     """
     for name, value in arguments.items():
         depths = value if isinstance(value, tuple) else (value,)

@@ -139,14 +139,14 @@ LAYER = {
 
 
 def body(prefix: str) -> WeightTable:
-    """Embeddings and encoder, as BERT, RoBERTa and ELECTRA name them."""
+    """Yield the rows of embeddings and encoder, shared by BERT, RoBERTa and ELECTRA."""
     return (
         WeightRow("source.tokens.weight", f"{prefix}embeddings.word_embeddings.weight"),
         WeightRow("source.positions.weight", f"{prefix}embeddings.position_embeddings.weight"),
         WeightRow("source.segments.weight", f"{prefix}embeddings.token_type_embeddings.weight"),
         *weight_and_bias("source.norm", f"{prefix}embeddings.LayerNorm"),
         *layer_rows("encoder.blocks.{}", prefix + "encoder.layer.{}", LAYER),
-        SkippedWeight(f"{prefix}embeddings.position_ids", "counted, not stored"),
+        SkippedWeight(f"{prefix}embeddings.position_ids", "constant positions, computed by Weft"),
     )
 
 
@@ -160,8 +160,8 @@ TABLE: WeightTable = (
     *weight_and_bias("head.out", "qa_outputs", when="SpanHead"),
     WeightAlias("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
     WeightAlias("cls.predictions.decoder.bias", "cls.predictions.bias"),
-    SkippedWeight("cls.seq_relationship.weight", "next-sentence head: it belongs to the task"),
-    SkippedWeight("cls.seq_relationship.bias", "next-sentence head: it belongs to the task"),
+    SkippedWeight("cls.seq_relationship.weight", "next-sentence head, which belongs to the task"),
+    SkippedWeight("cls.seq_relationship.bias", "next-sentence head, which belongs to the task"),
 )
 
 bert = Family(

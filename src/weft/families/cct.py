@@ -1,8 +1,8 @@
-"""CCT: a convolutional stem, no class token, sequence pooling (Hassani et al. 2021,
+"""CCT: convolutional stem, no class token, sequence pooling (Hassani et al. 2021,
 arXiv:2104.05704).
 
-The published files are pickles, which Weft does not open; the weight table is that of their names,
-for tensors read by other means.
+The published files are pickles, which Weft does not open; the weight table has their names, for
+tensors read by other means.
 """
 
 from typing import Any
@@ -52,10 +52,11 @@ def make(
     stem: Any = None,
     head: Any = None,
 ) -> Spec:
-    """The second norm of a block stands on the residual stream, after the attention, not inside the
-    feed-forward branch.
+    """Return the spec. The second norm of a block is on the residual stream after the attention,
+    not inside the feed-forward branch.
 
-    `stem` replaces the paper's stem; `kernel_size` and `convolutions` are then ignored."""
+    `stem` replaces the paper's stem; `kernel_size` and `convolutions` are then ignored.
+    """
     norm = LayerNorm()
     stem = stem or ConvStem(widths=(64,) * (convolutions - 1), kernel_size=kernel_size)
     attention = Attention(heads=heads, bias=False, dropout=attention_dropout)

@@ -1,6 +1,4 @@
-"""DAB-DETR: DETR whose queries are boxes, refined layer by layer (Liu et al. 2022,
-arXiv:2201.12329).
-"""
+"""DAB-DETR: DETR with boxes as queries, refined layer by layer (Liu et al. 2022, arXiv:2201.12329)."""
 
 from typing import Any
 

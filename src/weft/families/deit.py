@@ -1,6 +1,4 @@
-"""DeiT: ViT with a second token that learns from a teacher (Touvron et al. 2020,
-arXiv:2012.12877).
-"""
+"""DeiT: ViT with a distillation token (Touvron et al. 2020, arXiv:2012.12877)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What help() shows of a family: its sizes, and the arguments of its call."""
+"""The docstring and signature of each family, as help() shows them: its sizes and arguments."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -10,15 +10,15 @@ from ..support.synonyms import suggest
 from ..support.value_tree import format_inline
 
 SPEC_ARGUMENTS = ("head", "init", "special_tokens", "context_length")
-# what an argument sets; a family of one's own may have others
+# descriptions of arguments; a user-defined family may have others
 ARGUMENTS = {
     "activation": "the activation of the feed-forward layers, such as 'gelu'",
     "attention_dropout": "the probability of dropping an attention weight",
     "bias": "whether the linear maps of a block have biases",
-    "buckets": "the number of distances that the relative bias tells apart",
+    "buckets": "the number of distance buckets of the relative position bias",
     "channels": "the number of channels of an image",
     "classes": "the number of outputs of the head",
-    "context_length": "the tokens per row that the model was trained for",
+    "context_length": "the trained length of a row in tokens",
     "convolutions": "the number of convolutions of the stem",
     "decoder_depth": "the number of blocks of the decoder",
     "decoder_heads": "the number of attention heads of the decoder",
@@ -30,67 +30,67 @@ ARGUMENTS = {
     "dropout": "the probability of dropping an output of a branch or of the embedding",
     "embedding": "the width of the token table",
     "embedding_dropout": "the probability of dropping an output of the embedding",
-    "eps": "what the norms add under their root",
-    "every": "one block out of so many attends to all tokens, the others to a window",
+    "eps": "the epsilon of the norms",
+    "every": "the period of blocks with full attention; other blocks use a window",
     "experts": "the number of experts of a block",
-    "feedforward": "the feed-forward layer of every block, as a value",
+    "feedforward": "the feed-forward layer of every block, such as weft.MLP(hidden=3072)",
     "final": "whether a norm follows each stack",
-    "fraction": "the fraction of a head that is rotated by position",
+    "fraction": "the fraction of the head width with rotary positions",
     "gated": "whether the feed-forward layers are gated",
-    "head": "what reads the model: a value such as weft.ClassifierHead(num_labels=2)",
+    "head": "the output head, such as weft.ClassifierHead(num_labels=2)",
     "head_dim": "the width of a head",
     "heads": "the number of attention heads",
     "hidden": "the width of the feed-forward layers",
     "hidden_bias": "whether the feed-forward layers have biases",
-    "hidden_dropout": "the probability of dropping an activation inside of the feed-forward layers",
+    "hidden_dropout": "the dropout probability inside the feed-forward layers",
     "image_size": "the height and width of an image in pixels",
-    "init": "how new weights are initialised",
+    "init": "the initialisation of new weights, such as weft.NormalInit()",
     "kernel_size": "the side of the stem's convolutions",
     "kinds": "the attention of each block, 'full_attention' or 'sliding_attention'",
     "kv_heads": "the number of key and value heads",
     "load_balance_weight": "the weight of the loss that balances the experts",
-    "logit_softcap": "the bound of the logits",
-    "max_distance": "the distance from which the relative bias stays the same",
+    "logit_softcap": "the soft cap of the logits",
+    "max_distance": "the distance from which keys share the last bucket of the relative position bias",
     "near_theta": "the base of the rotary positions in blocks with a window",
-    "norm_first": "whether norms stand before each branch",
+    "norm_first": "whether norms precede each branch (pre-norm)",
     "normed": "whether a norm follows the embedding",
-    "offset": "the number of rows at the start of the position table that are not used",
+    "offset": "the number of unused rows at the start of the position table",
     "patch_size": "the height and width of a patch in pixels",
-    "positions": "the positions as a value",
-    "qk_norm": "the norm of queries and keys, as a value",
+    "positions": "the positions, such as weft.SinusoidalPositions()",
+    "qk_norm": "the norm of queries and keys, such as weft.QKNorm()",
     "queries": "the number of object queries",
-    "query": "the scores are divided by its square root",
-    "ratio": "the width of the feed-forward layers as a multiple of that of the block",
+    "query": "the divisor of the scores is the square root of it",
+    "ratio": "the width of the feed-forward layers as a multiple of the block's width",
     "router_z_weight": "the weight of the loss that keeps the router's logits small",
-    "rows": "the rows of the position table with those that are not used",
+    "rows": "the number of rows of the position table, unused ones included",
     "scale": "the initial layer scale",
     "scaled": "whether token vectors are multiplied by the square root of the width",
-    "scaling": "how rotary positions are stretched, as a value",
-    "side_by_side": "whether attention and feed-forward read the same input",
-    "softcap": "the bound of the attention scores",
+    "scaling": "the scaling of rotary positions, such as weft.RoPEScaling(factor=8)",
+    "side_by_side": "whether attention and feed-forward are parallel branches",
+    "softcap": "the soft cap of the attention scores",
     "special_tokens": "the ids of padding, start and end, as weft.SpecialTokens",
-    "stem": "what embeds an image, as a value",
+    "stem": "the convolutional stem, such as weft.ConvStem()",
     "temperature": "the base of the sines of the image positions",
     "theta": "the base of the rotary positions",
     "tied": "whether the head shares the token table",
     "token_types": "the number of segments",
     "tokens": "the extra tokens before the patches",
-    "top_k": "the number of experts that read a token",
+    "top_k": "the number of experts per token",
     "vocab_size": "the number of tokens in the vocabulary",
     "width": "the width of the model",
     "widths": "the channels of each stage",
-    "window": "how many tokens, or rows and columns of patches, a window spans",
+    "window": "the size of an attention window in tokens, or in rows and columns of patches",
 }
 
-# of arguments that are a whole number in some families and a value in others
+# arguments that are integers in some families and spec values in others
 COUNTS = {
     "positions": "the rows of the position table",
-    "stem": "the width of what embeds an image",
+    "stem": "the width of the image stem",
 }
 
 
 class OfInstance:
-    """An attribute that each family computes when it is read; the class has another, or none."""
+    """A class attribute that each instance computes on access."""
 
     def __init__(self, compute: Callable[[Any], Any], of_class: Any = None) -> None:
         self.compute = compute
@@ -100,12 +100,12 @@ class OfInstance:
         if family is not None:
             return self.compute(family)
         if self.of_class is None:
-            raise AttributeError("only a family has it")
+            raise AttributeError("only instances of Family have this attribute")
         return self.of_class
 
 
 def call_parameters(family: Any) -> dict[str, Parameter]:
-    """Return the arguments of a family's call, with types in words; one of its size has no
+    """Return the arguments of a family with types in words; an argument set by the size has no
     default.
     """
     built = signature(family.build_spec).parameters
@@ -129,7 +129,7 @@ def call_parameters(family: Any) -> dict[str, Parameter]:
 
 
 def call_signature(family: Any) -> Signature:
-    """Return the signature that completion and help() show: every argument may be left out."""
+    """Return the signature for completion and help(); every argument is optional."""
     size = Parameter(
         "size",
         Parameter.POSITIONAL_OR_KEYWORD,
@@ -144,8 +144,8 @@ def call_signature(family: Any) -> Signature:
 
 
 def check_arguments(family: Any, changes: dict[str, Any]) -> None:
-    """Raise ValueError for an unknown argument, and for what is no number, or no tuple of numbers,
-    where a family computes with it.
+    """Raise ValueError for an unknown argument, or one that is not a number or tuple of numbers
+    where the family computes with it.
     """
     parameters = call_parameters(family)
     for name, change in changes.items():
@@ -161,9 +161,7 @@ def check_arguments(family: Any, changes: dict[str, Any]) -> None:
 
 
 def argument_defaults(family: Any) -> dict[str, Any]:
-    """Return the default of each argument that no size sets: that of the builder, else what the
-    family's spec has.
-    """
+    """Return the defaults of arguments that no size sets, from the builder or the family's spec."""
     parameters = call_parameters(family).values()
     of_spec = family.arguments_of(family())
     return {
@@ -174,7 +172,7 @@ def argument_defaults(family: Any) -> dict[str, Any]:
 
 
 def call_docstring(family: Any) -> str:
-    """Return the docstring of one family: what it is, its size table, and each argument with its
+    """Return the docstring of one family: a summary, its size table, and each argument with its
     default.
     """
     module = sys.modules.get(family.build_spec.__module__)

@@ -1,5 +1,5 @@
-"""DETR: a ResNet's cells, an encoder, object queries decoded in parallel to boxes (Carion et al.
-2020, arXiv:2005.12872).
+"""DETR: ResNet features, an encoder, and a decoder of object queries to boxes (Carion et al. 2020,
+arXiv:2005.12872).
 """
 
 from typing import Any
@@ -79,7 +79,7 @@ def make(
 
 def read_positions(name: str) -> Any:
     if name not in ("sine", "learned"):
-        raise ValueError(f"{name!r}; Weft knows 'sine' and 'learned'")
+        raise ValueError(f"positions {name!r} are not supported; use 'sine' or 'learned'")
     return SinusoidalPositions2D(scale="unit") if name == "sine" else LearnedPositions2D()
 
 
@@ -156,7 +156,7 @@ BACKBONE: WeightTable = (
     *hugging_face("stem", "embedder.embedder"),
     *hugging_face("stages.{}.{}.shortcut", STAGE + "shortcut"),
     *hugging_face("stages.{}.{}.layers.{}", STAGE + "layer.{}"),
-    # The published file has timm's names.
+    # The published file uses timm's names.
     *convolution("stem", "conv1", "bn1"),
     *(
         row
@@ -179,7 +179,7 @@ BACKBONE: WeightTable = (
     ),
     *weight_and_bias("source.project", "model.input_projection"),
 )
-# What DAB-DETR has too.
+# Shared with DAB-DETR.
 SHARED_TABLE: WeightTable = (
     *BACKBONE,
     *layer_rows("encoder.blocks.{}", "model.encoder.layers.{}", NAMES),
@@ -189,7 +189,7 @@ SHARED_TABLE: WeightTable = (
 TABLE: WeightTable = (
     *SHARED_TABLE,
     WeightRow("target.queries.weight", "model.query_position_embeddings.weight"),
-    # The second place: transformers before 5.
+    # The second name is that of transformers before 5.
     *(
         WeightRow(
             f"source.positions.{ours}s.weight",

@@ -1,6 +1,4 @@
-"""DINOv2: a ViT whose branches have a layer scale, trained without labels (Oquab et al. 2023,
-arXiv:2304.07193).
-"""
+"""DINOv2: ViT with layer scale, trained without labels (Oquab et al. 2023, arXiv:2304.07193)."""
 
 from typing import Any
 
@@ -26,8 +24,11 @@ def make(
     head: Any = None,
     **rest: Any,
 ) -> Spec:
-    """`scale`: what the layer scale starts with. `skip`: the rate of stochastic depth, the same for
-    all blocks.
+    """Return the spec.
+
+    Args:
+        scale: the initial layer scale.
+        skip: the rate of stochastic depth, the same for all blocks.
     """
     spec = vit.make(
         width=width,
@@ -49,7 +50,7 @@ def make(
 
 
 ATTENTION = "encoder.blocks.0.attention"
-OTHER = {"eps": 1e-6, "patch_size": 14}  # than ViT's, where a file is silent
+OTHER = {"eps": 1e-6, "patch_size": 14}  # defaults that differ from ViT's
 FIELDS = (
     *(
         ConfigField(f.argument, f.keys, f.path, OTHER.get(f.argument, f.default), f.codec)

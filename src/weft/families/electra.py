@@ -1,5 +1,5 @@
-"""ELECTRA: a generator fills masks, a discriminator finds its work; a narrow token table (Clark et
-al. 2020, arXiv:2003.10555).
+"""ELECTRA: a discriminator that detects tokens replaced by a small generator (Clark et al. 2020,
+arXiv:2003.10555).
 """
 
 from dataclasses import replace

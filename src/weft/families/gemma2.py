@@ -1,4 +1,4 @@
-"""Gemma 2: sandwich norms, every other layer through a window, soft caps on scores and logits
+"""Gemma 2: sandwich norms, sliding windows in every other layer, soft caps on scores and logits
 (Gemma Team 2024, arXiv:2408.00118).
 """
 
@@ -49,11 +49,14 @@ def make(
     softcap: float | None = 50.0,
     logit_softcap: float | None = 30.0,
 ) -> Spec:
-    """`kinds`: which layers see all; None: every other, from the second. `softcap`: on the
-    attention scores.
+    """Return the spec.
+
+    Args:
+        kinds: the attention of each layer (default: full in every other layer, from the second).
+        softcap: the soft cap of the attention scores.
     """
     if kinds is not None and len(kinds) != depth:
-        raise ValueError(f"{len(kinds)} kinds for {depth} layers; give one each")
+        raise ValueError(f"kinds has {len(kinds)} entries for depth = {depth}; give one per layer")
     norm = RMSNorm(eps=eps)
 
     whole = [bool(i % 2) if kinds is None else kinds[i] == "full_attention" for i in range(depth)]

@@ -95,7 +95,9 @@ FIELDS = (
 
 
 def body(tokens: str, positions: str) -> WeightTable:
-    """Decoder layers as GPT and GPT-2 name them; their maps are stored inputs first."""
+    """Yield the rows of decoder layers, shared by GPT and GPT-2; their matrices are stored
+    transposed.
+    """
     ours = "decoder.blocks.{}."
     theirs = "transformer.h.{}."
     return (
@@ -111,7 +113,7 @@ def body(tokens: str, positions: str) -> WeightTable:
         *weight_and_bias(ours + "feedforward.inner.down", theirs + "mlp.c_proj", "transposed"),
         WeightRow("head.out.weight", "lm_head.weight", only_for="LMHead"),
         WeightRow("head.out.weight", "score.weight", only_for="ClassifierHead"),
-        SkippedWeight(theirs + "attn.bias", "the causal triangle"),
+        SkippedWeight(theirs + "attn.bias", "the causal mask, computed by Weft"),
         SkippedWeight(theirs + "attn.masked_bias", "a constant"),
     )
 
@@ -125,7 +127,7 @@ TABLE: WeightTable = (
 
 
 def free_classes(spec: Spec, l: Any) -> ClassifierHead:
-    """One score a class from the last token, as GPT's authors fine-tune (E2)."""
+    """Return a head with one score per class from the last token, as the authors of GPT fine-tune."""
     return ClassifierHead(num_labels=l.outputs, labels=l.labels, pooling="last", bias=False)
 
 

@@ -1,8 +1,8 @@
-"""GPT-3: GPT-2, larger, on 2,048 positions (Brown et al. 2020, arXiv:2005.14165, table 2.1).
+"""GPT-3: GPT-2, larger, with 2,048 positions (Brown et al. 2020, arXiv:2005.14165, table 2.1).
 
-The paper alternates dense and banded layers without giving the band; these are dense. It prints 24
-heads for XL and a width of 5140 for 13B: 16 heads fit its 1.3 B parameters, and 5120 its 40 heads
-of 128.
+The paper alternates dense and banded layers without giving the band; here all are dense. It prints
+24 heads for XL and a width of 5140 for 13B; 16 heads match its 1.3 B parameters, and a width of
+5120 its 40 heads of 128.
 """
 
 from dataclasses import replace

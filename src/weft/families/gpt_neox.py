@@ -1,5 +1,5 @@
-"""GPT-NeoX and Pythia: attention and feed-forward side by side, a quarter of each head rotary
-(Black et al. 2022, arXiv:2204.06745).
+"""GPT-NeoX and Pythia: parallel attention and feed-forward, rotary positions on a quarter of each
+head (Black et al. 2022, arXiv:2204.06745).
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
-"""Llama: pre-norm causal decoder, RMSNorm, rotary positions, SwiGLU, grouped queries (Touvron et
-al. 2023, arXiv:2302.13971).
+"""Llama: pre-norm causal decoder, RMSNorm, rotary positions, SwiGLU, grouped-query attention
+(Touvron et al. 2023, arXiv:2302.13971).
 """
 
 from typing import Any
@@ -92,7 +92,7 @@ def read_stretch(config_value: Any) -> RoPEScaling | None:
     kind = config_value.get("rope_type", config_value.get("type", "default"))
     if kind not in ("default", "llama3"):
         raise ValueError(
-            f"rotary scaling {kind!r} is not in the design space; Weft knows 'default' and 'llama3'"
+            f"config.json: rotary scaling {kind!r} is not supported; supported: 'default', 'llama3'"
         )
     return (
         None

@@ -1,5 +1,5 @@
-"""MAE: a ViT that sees a quarter of the patches, and the light decoder that predicts the rest (He
-et al. 2021, arXiv:2111.06377).
+"""MAE: a ViT encoder of visible patches and a light decoder that predicts the hidden ones (He et
+al. 2021, arXiv:2111.06377).
 """
 
 from typing import Any
@@ -64,7 +64,7 @@ STACK = "head.stack.blocks"
 
 
 def decoder_part(path: str, default: int) -> Any:
-    """Return a part of the decoder, or the default for a model without one."""
+    """Return a part of the decoder, or the default for a model without a decoder."""
     return lambda m: get_path(m.head, path) if isinstance(m.head, PixelDecoder) else default
 
 
@@ -99,7 +99,7 @@ TABLE: WeightTable = (
 
 
 def pixels(m: Any, l: Any) -> PixelDecoder | None:
-    """The head of pre-training, which no other model can be given: its stack is in the fields
+    """Return the pre-training head; other models cannot have it, since its stack is in the fields
     above.
     """
     return m.head if isinstance(m.head, PixelDecoder) else None

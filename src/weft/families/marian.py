@@ -1,5 +1,5 @@
-"""Marian: the 2017 Transformer as its translators train it, sines before cosines (Junczys-Dowmunt
-et al. 2018, arXiv:1804.00344).
+"""Marian: the 2017 Transformer with sines before cosines, as the Marian toolkit trains it
+(Junczys-Dowmunt et al. 2018, arXiv:1804.00344).
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ def make(activation: Any = "silu", scaled: bool = True, **rest: Any) -> Spec:
 
 
 SINUSOIDS: WeightTable = tuple(
-    SkippedWeight(f"model.{s}.embed_positions.weight", "worked out: sinusoids")
+    SkippedWeight(f"model.{s}.embed_positions.weight", "sinusoids, computed by Weft")
     for s in ("encoder", "decoder")
 )
 

@@ -1,4 +1,4 @@
-"""Mistral: Llama that looks back through a window (Jiang et al. 2023, arXiv:2310.06825)."""
+"""Mistral: Llama with sliding-window attention (Jiang et al. 2023, arXiv:2310.06825)."""
 
 from ..spec import SlidingWindow, Spec
 from ..support.values import get_path

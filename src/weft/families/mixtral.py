@@ -1,4 +1,4 @@
-"""Mixtral: Mistral whose feed-forward is two of eight experts (Jiang et al. 2024,
+"""Mixtral: Mistral with a mixture of experts, two of eight per token (Jiang et al. 2024,
 arXiv:2401.04088).
 """
 
@@ -43,7 +43,7 @@ def make(
 
 
 DEFAULTS = {"theta": 1e6, "eps": 1e-5}
-# acts in training only; config.json has no key for it
+# used in training only; config.json has no key for it
 FIELDS = (
     *(replace(f, default=DEFAULTS.get(f.argument, f.default)) for f in CORE),
     WINDOW,

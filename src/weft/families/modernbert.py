@@ -1,5 +1,5 @@
-"""ModernBERT: pre-norm, gated, rotary, two windowed layers after each global one (Warner et al.
-2024, arXiv:2412.13663).
+"""ModernBERT: pre-norm encoder, gated feed-forward, rotary positions, two windowed layers after
+each global one (Warner et al. 2024, arXiv:2412.13663).
 """
 
 from functools import cache
@@ -89,13 +89,14 @@ def layer_types(depth: int, every: int) -> list[str]:
 
 
 def read_every(value: int | list[str]) -> int:
-    """Files list the kind of every layer; older ones say every how many sees all."""
+    """Convert the list of layer types; older files give the period of global layers instead."""
     if isinstance(value, int):
         return value
     every = ([i for i, kind in enumerate(value) if kind == "full_attention"][1:] or [len(value)])[0]
     if value != layer_types(len(value), every):
         raise ValueError(
-            f"{value}: Weft knows a full_attention layer first and then at even distances"
+            f"layer_types = {value} is not supported; give full_attention first and then at a "
+            "fixed period"
         )
     return every
 

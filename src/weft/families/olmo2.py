@@ -1,4 +1,4 @@
-"""OLMo 2: Llama with norms on the outputs of its branches and on all queries and keys (OLMo Team
+"""OLMo 2: Llama with norms on the outputs of branches and on whole queries and keys (OLMo Team
 2025, arXiv:2501.00656, section 3).
 """
 
@@ -22,7 +22,7 @@ SIZES = size_table(
 def make(
     depth: int, vocab_size: int = 100352, theta: float = 500_000.0, eps: float = 1e-6, **rest: Any
 ) -> Spec:
-    """Llama's block with each branch's norm moved from its input to its output."""
+    """Return Llama's block with the norm of each branch moved from its input to its output."""
     norms = QKNorm(norm=RMSNorm(eps=eps), per="projection")
     spec = llama.make(depth=1, vocab_size=vocab_size, theta=theta, eps=eps, qk_norm=norms, **rest)
     assert spec.decoder is not None
@@ -36,7 +36,7 @@ def make(
     return replace(spec, decoder=Stack(blocks=(block,) * depth, norm=norm))
 
 
-OTHER = {"vocab_size": 50304, "eps": 1e-5}  # than Llama's, where a file is silent
+OTHER = {"vocab_size": 50304, "eps": 1e-5}  # defaults that differ from Llama's
 FIELDS = tuple(
     ConfigField(f.argument, f.keys, f.path, OTHER.get(f.argument, f.default), f.codec)
     for f in llama.FIELDS

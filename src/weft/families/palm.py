@@ -1,8 +1,9 @@
-"""PaLM: attention and feed-forward side by side, multi-query, SwiGLU, RoPE, no biases (Chowdhery et
-al. 2022, arXiv:2204.02311).
+"""PaLM: parallel attention and feed-forward, multi-query attention, SwiGLU, RoPE, no biases
+(Chowdhery et al. 2022, arXiv:2204.02311).
 
-No weights are published. Each branch has a norm of its own, as in GPT-NeoX: "MLP(LayerNorm(x)) +
-Attention(LayerNorm(x))" (section 2) leaves it open, and both give the printed number of parameters.
+No weights are published. Each branch has its own norm, as in GPT-NeoX: "MLP(LayerNorm(x)) +
+Attention(LayerNorm(x))" (section 2) does not say, and both readings give the printed number of
+parameters.
 """
 
 from typing import Any

@@ -40,7 +40,7 @@ def make(
     )
 
 
-# than Llama's, where a file is silent
+# defaults that differ from Llama's
 OTHER = {
     "head_dim": 128,
     "vocab_size": 151936,

@@ -1,5 +1,5 @@
-"""RoBERTa: BERT trained longer on bytes, positions counted from after the padding id (Liu et al.
-2019, arXiv:1907.11692).
+"""RoBERTa: BERT trained longer, on byte-level BPE, with positions that start after the padding id
+(Liu et al. 2019, arXiv:1907.11692).
 """
 
 from typing import Any
@@ -18,7 +18,9 @@ SIZES = size_table(
 
 
 def make(offset: int = 2, positions: int = 512, rows: int | None = None, **rest: Any) -> Spec:
-    """`rows` of the position table, of which the first `offset` belong to no position."""
+    """Return the spec; `rows` is the size of the position table, whose first `offset` rows are
+    unused.
+    """
     return bert.make(offset=offset, positions=positions if rows is None else rows - offset, **rest)
 
 
@@ -54,11 +56,13 @@ TABLE: WeightTable = (
 
 
 def padding(m: Any) -> dict[str, int]:
-    """A file's positions start after its padding id; all published ones have 1."""
+    """Return the config.json; positions start after the padding id, which is 1 in all published
+    files.
+    """
     pad = m.source.positions.offset - 1
     if pad < 0 or m.special_tokens.pad not in (None, pad):
         raise ValueError(
-            f"a RoBERTa file with positions from {pad + 1} pads with id {pad}, not "
+            f"positions from row {pad + 1} need the padding id {pad} in a RoBERTa file, not "
             f"{m.special_tokens.pad}; give special_tokens.pad = {pad}"
         )
     return {"pad_token_id": pad}

@@ -1,5 +1,5 @@
-"""StarCoder2: pre-norm causal decoder, LayerNorm, rotary positions, a feed-forward layer without
-gate (Lozhkov et al. 2024, arXiv:2402.19173).
+"""StarCoder2: pre-norm causal decoder, LayerNorm, rotary positions, feed-forward without gate
+(Lozhkov et al. 2024, arXiv:2402.19173).
 """
 
 from dataclasses import replace

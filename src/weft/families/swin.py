@@ -1,5 +1,5 @@
-"""Swin: windows on a pyramid of image grids, shifted in every other block (Liu et al. 2021,
-arXiv:2103.14030).
+"""Swin: a pyramid of image grids with windowed attention, shifted in every other block (Liu et al.
+2021, arXiv:2103.14030).
 """
 
 from functools import cache

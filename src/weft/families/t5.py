@@ -1,5 +1,5 @@
-"""T5: encoder-decoder with bucketed distances and unscaled scores (Raffel et al. 2020,
-arXiv:1910.10683); v1.1, mT5 and ByT5 gate their feed-forward and leave the head free
+"""T5: encoder-decoder with relative position buckets and unscaled scores (Raffel et al. 2020,
+arXiv:1910.10683); v1.1, mT5 and ByT5 have gated feed-forward layers and an untied head
 (arXiv:2010.11934, arXiv:2105.13626).
 """
 
@@ -81,7 +81,9 @@ PROJ = {"relu": (False, "relu"), "gated-gelu": (True, "gelu_tanh"), "gated-silu"
 
 def read_proj(name: str) -> tuple[bool, str]:
     if name not in PROJ:
-        raise ValueError(f"{name!r} is not in the design space; Weft knows {', '.join(PROJ)}")
+        raise ValueError(
+            f"feed_forward_proj = {name!r} is not supported; supported: {', '.join(PROJ)}"
+        )
     return PROJ[name]
 
 
@@ -186,7 +188,7 @@ TABLE: WeightTable = (
     WeightRow("head.out.weight", "lm_head.weight"),
     SkippedWeight(
         "decoder.block.{}.layer.1.EncDecAttention.relative_attention_bias.weight",
-        "unused: cross-attention has no distances",
+        "unused: cross-attention has no position bias",
     ),
 )
 

@@ -1,8 +1,8 @@
-"""The Transformer of 2017: post-norm encoder-decoder, sinusoids, one shared table (Vaswani et al.
-2017, arXiv:1706.03762).
+"""The Transformer of 2017: post-norm encoder-decoder, sinusoids, one shared token table (Vaswani et
+al. 2017, arXiv:1706.03762).
 
-No published file exists; the weight table is that of `torch.nn.Transformer`, beside one table of
-tokens.
+No published file exists; the weight table has the names of `torch.nn.Transformer` and one token
+table.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""ViT: patches through a pre-norm encoder, read at the class token (Dosovitskiy et al. 2020,
+"""ViT: a pre-norm encoder of image patches with a class token (Dosovitskiy et al. 2020,
 arXiv:2010.11929).
 """
 
@@ -52,9 +52,12 @@ def make(
     stem: Any = None,
     head: Any = None,
 ) -> Spec:
-    """`positions`: "learned" is a table of one vector per patch and extra token, None no positions,
-    else a value of `Patches.positions`. `stem`: convolutions in place of the patches' linear map (a
-    `PatchStem`).
+    """Return the spec.
+
+    Args:
+        positions: "learned" for a vector per patch and extra token, None, or a value of
+            `Patches.positions`.
+        stem: a `PatchStem` in place of the linear patch embedding (default: none).
     """
     norm = LayerNorm(eps=eps)
     block = Block(
@@ -117,7 +120,7 @@ LAYER = {
 def body(
     prefix: str, extra: tuple[str, ...] = ("cls_token",), names: Mapping[str, str] = LAYER
 ) -> WeightTable:
-    """Patches and encoder, as ViT, DeiT and MAE name them."""
+    """Yield the rows of patches and encoder, shared by ViT, DeiT and MAE."""
     return (
         WeightRow(
             "source.extra", tuple(f"{prefix}.embeddings.{name}" for name in extra), "two_leading"
@@ -129,7 +132,8 @@ def body(
         *layer_rows("encoder.blocks.{}", prefix + ".encoder.layer.{}", names),
         *weight_and_bias("encoder.norm", f"{prefix}.layernorm"),
         SkippedWeight(
-            f"{prefix}.embeddings.mask_token", "masked image modelling: its objective owns one"
+            f"{prefix}.embeddings.mask_token",
+            "mask token of masked image modelling, which belongs to the task",
         ),
         *weight_and_bias("head.transform.dense", f"{prefix}.pooler.dense", when="NoHead"),
     )

@@ -1,4 +1,4 @@
-"""Weight tables: rows that bind our parameters to the names in published files."""
+"""Weight tables: rows that map Weft's parameters to tensor names in published files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class WeightRow:
-    """Our tensors are theirs, under other names. `{}` is an index; several names are stacked along
-    the first axis; `how` names an invertible function of `interop.convert`.
+    """A row for tensors with other names in the file. `{}` is an index; several names are stacked
+    along the first axis; `how` names an invertible function of `weft.interop.huggingface.convert`.
     """
 
     ours: str | tuple[str, ...]
     theirs: str | tuple[str, ...]
     transform: str = "same"
-    only_for: str = ""  # only where the head or a feed-forward layer is of one of these kinds
+    only_for: str = ""  # the types of head or feed-forward layer that have the tensor
 
 
 @dataclass(frozen=True)
 class SkippedWeight:
-    """A foreign tensor that we do not need, and why."""
+    """A tensor of the file that Weft does not load, and the reason."""
 
     theirs: str
     reason: str
@@ -26,8 +26,8 @@ class SkippedWeight:
 
 @dataclass(frozen=True)
 class WeightAlias:
-    """A second foreign name for one tensor: must be equal where it stands in a file, unless its
-    part is made fresh; never written.
+    """A second name of a tensor. If the file has it, it must be equal unless its part is newly
+    initialised; it is never written.
     """
 
     theirs: str
@@ -41,7 +41,7 @@ WeightTable = tuple[WeightRow | SkippedWeight | WeightAlias, ...]
 def weight_and_bias(
     ours: str | tuple[str, ...], theirs: str, transform: str = "same", when: str = ""
 ) -> tuple[WeightRow, WeightRow]:
-    """The weight and the bias of one linear map or norm."""
+    """Yield the weight and bias of one linear map or norm."""
     names = (ours,) if isinstance(ours, str) else ours
     return (
         WeightRow(tuple(f"{n}.weight" for n in names), f"{theirs}.weight", transform, when),
@@ -57,7 +57,7 @@ def weight_and_bias(
 def layer_rows(
     ours: str, theirs: str, names: Mapping[str, str], transform: str = "same"
 ) -> tuple[WeightRow, ...]:
-    """Weights and biases of all the parts of one layer."""
+    """Yield weights and biases of all parts of one layer."""
     return tuple(
         row
         for o, t in names.items()

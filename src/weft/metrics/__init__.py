@@ -1,1 +1,1 @@
-"""Metrics: predictions and references in, numbers out."""
+"""Metrics: scores of predictions against references."""

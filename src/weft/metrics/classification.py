@@ -1,5 +1,5 @@
-"""Metrics of classification: accuracy, F1, Matthews' correlation (Matthews 1975; for many classes,
-Gorodkin 2004), accuracy of multiple choice.
+"""Classification metrics: accuracy, F1, Matthews correlation (Matthews 1975; for many classes,
+Gorodkin 2004) and multiple choice.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from .rows import check_pairs
 
 
 def accuracy(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
-    """The fraction of rows that are predicted correctly."""
+    """Yield the fraction of correct predictions."""
     check_pairs(predictions, references)
     yield (
         "accuracy",
@@ -33,7 +33,7 @@ def f1(predictions: Sequence[Any], references: Sequence[Any], positive: Any) -> 
 
 
 def macro_f1(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
-    """The mean F1 over the classes that occur among predictions or references."""
+    """Yield the mean F1 of the classes that occur in predictions or references."""
     hits = Counter(r for s, r in zip(predictions, references, strict=True) if s == r)
     predicted_counts = Counter(predictions)
     reference_counts = Counter(references)
@@ -48,9 +48,7 @@ def macro_f1(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
 def class_f1(
     predictions: Sequence[Any], references: Sequence[Any], labels: Sequence[Any] | None = None
 ) -> Scores:
-    """For two classes, the F1 of the second, which is the positive one; for more, the mean over
-    them (macro F1).
-    """
+    """Yield the F1 of the second (positive) of two classes, or macro F1 of more classes."""
     check_pairs(predictions, references)
     labels = sorted({*predictions, *references}) if labels is None else labels
     ((_, value),) = (
@@ -67,7 +65,7 @@ def f1_score(hits: int, predictions: int, references: int) -> float:
 
 
 def matthews(predictions: Sequence[Any], references: Sequence[Any]) -> Scores:
-    """Return the correlation of two columns of classes; 0 if one of them is constant."""
+    """Return the Matthews correlation; 0 if a column is constant."""
     n = len(references)
     hits = sum(s == r for s, r in zip(predictions, references, strict=True))
     predicted_counts = Counter(predictions)
@@ -94,9 +92,9 @@ def multiple_choice_accuracy(
     references: Sequence[int],
     lengths: Sequence[Sequence[int]] | None = None,
 ) -> Scores:
-    """Yield how often the right ending scores highest, the first of equal ones; with `lengths`,
-    also with each score divided by the length of its ending (Brown et al. 2020, arXiv:2005.14165,
-    section 2.4).
+    """Yield how often the correct ending has the highest score (the first of equal ones). With
+    `lengths`, also with each score divided by the length of its ending (Brown et al. 2020,
+    arXiv:2005.14165, section 2.4).
     """
     check_pairs(scores, references)
     yield from accuracy(

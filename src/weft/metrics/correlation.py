@@ -1,4 +1,4 @@
-"""Correlation: Pearson on the numbers, Spearman on their ranks."""
+"""Correlation metrics: Pearson, and Spearman on ranks."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,8 @@ def correlation(x: np.ndarray, y: np.ndarray) -> float:
     """Return the correlation; NaN if one side is constant."""
     if len(x) != len(y) or len(x) < 2:
         raise ValueError(
-            f"{len(x)} and {len(y)} numbers have no correlation; give two or more of each"
+            f"{len(x)} predictions and {len(y)} references have no correlation; give the same "
+            "number, at least two, of each"
         )
     if not np.ptp(x) or not np.ptp(y):
         return float("nan")

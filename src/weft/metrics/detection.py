@@ -1,4 +1,4 @@
-"""Average precision of boxes, as COCO defines it (Lin et al. 2014, arXiv:1405.0312;
+"""Average precision of boxes, as defined by COCO (Lin et al. 2014, arXiv:1405.0312;
 cocodataset.org/#detection-eval).
 """
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ..support.extras import install_extra
 
-MAX_DETECTIONS = 100  # per image, the surest
+MAX_DETECTIONS = 100  # per image, those with the highest scores
 NAMES = ("ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large")  # in the order of COCO's stats
 
 Box = Sequence[float]
@@ -16,13 +16,13 @@ Box = Sequence[float]
 def detection_metrics(
     predictions: Sequence[Sequence[Box]], references: Sequence[Sequence[Box]]
 ) -> Iterator[tuple[str, float]]:
-    """Yield AP over IoU .50 to .95, at .50 and .75, and by the area of the objects where there are
-    any of it. An area is width times height; crowds, which COCO's own files have, are not read, so
-    that figures on them differ a little from the published ones.
+    """Yield AP over IoU .50 to .95, at .50 and .75, and per object size that occurs. The area of an
+    object is width times height. Crowd annotations of COCO are ignored, so results on them differ
+    slightly from published ones.
 
     Args:
-        predictions: per image its boxes: class, score, x, y, width, height.
-        references: per image its boxes: class, x, y, width, height.
+        predictions: per image a list of boxes: class, score, x, y, width, height.
+        references: per image a list of boxes: class, x, y, width, height.
     """
     if len(predictions) != len(references):
         raise ValueError(
@@ -32,22 +32,22 @@ def detection_metrics(
     for i, name in enumerate(NAMES):
         if stats[i] >= 0:
             yield name, float(stats[i])
-        elif i < 3:  # there is no object at all: nothing can be missed
+        elif i < 3:  # without objects, none can be missed
             yield name, 0.0
 
 
 def coco_stats(
     predictions: Sequence[Sequence[Box]], references: Sequence[Sequence[Box]]
 ) -> Sequence[float]:
-    """COCO's twelve numbers, by faster-coco-eval."""
+    """Return COCO's twelve statistics, computed by faster-coco-eval."""
     try:
         from faster_coco_eval import COCO, COCOeval_faster
     except ImportError:
         raise ValueError(
-            f"average precision needs faster-coco-eval; run {install_extra('vision')}"
+            f"metric 'ap' needs faster-coco-eval; run {install_extra('vision')}"
         ) from None
     results = coco_results(predictions)
-    if not results:  # the evaluator refuses an empty list
+    if not results:  # the evaluator does not accept an empty list
         return [0.0] * 3 + [-1.0] * 9
     truth = COCO(coco_ground_truth(references))
     evaluation = COCOeval_faster(
@@ -61,7 +61,7 @@ def coco_stats(
 
 
 def coco_ground_truth(references: Sequence[Sequence[Box]]) -> dict[str, Any]:
-    """References as COCO's JSON has them; classes and images are numbered from 1."""
+    """Return references in COCO's format; classes and images are numbered from 1."""
     annotations: list[dict[str, Any]] = [
         {
             "id": 0,
@@ -85,7 +85,7 @@ def coco_ground_truth(references: Sequence[Sequence[Box]]) -> dict[str, Any]:
 
 
 def coco_results(predictions: Sequence[Sequence[Box]]) -> list[dict[str, Any]]:
-    """Predictions as COCO's results file has them."""
+    """Return predictions in the format of COCO's results."""
     return [
         {
             "image_id": image,

@@ -1,5 +1,5 @@
-"""Metrics of entities: type, first and last word must be right (Tjong Kim Sang and De Meulder 2003,
-CoNLL-2003, section 2.3).
+"""Entity metrics: an entity is correct if type, first and last word are (Tjong Kim Sang and De
+Meulder 2003, CoNLL-2003, section 2.3).
 """
 
 from collections import Counter
@@ -20,13 +20,13 @@ class Entity(NamedTuple):
 
 
 def outside_tag(labels: Sequence[str]) -> str:
-    """Return the tag of words that do not fit into a row."""
+    """Return the tag of truncated words."""
     return "O" if "O" in labels else labels[0]
 
 
 def find_entities(tags: Sequence[str]) -> list[Entity]:
-    """Return the entities of IOB1, IOB2 or IOBES tags, read as conlleval does: a tag continues the
-    entity before it if that is open and of the same kind, and the tag does not start one.
+    """Return the entities of IOB1, IOB2 or IOBES tags, as conlleval does: a tag continues the
+    previous entity if that is open and of the same type, and the tag does not start a new one.
     """
     entities: list[Entity] = []
     before = "O"
@@ -44,13 +44,13 @@ def find_entities(tags: Sequence[str]) -> list[Entity]:
 
 
 def entity_f1(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Scores:
-    """Yield F1 over all sentences, then that of each kind."""
+    """Yield F1 over all sentences, then per entity type."""
     predicted_counts = Counter[str]()
     reference_counts = Counter[str]()
     hits = Counter[str]()
     for guess, truth in zip(predictions, references, strict=True):
         if len(guess) != len(truth):
-            raise ValueError(f"{len(guess)} tags for {len(truth)} words; give one each")
+            raise ValueError(f"{len(guess)} tags for {len(truth)} words; give one per word")
         predicted = set(find_entities(guess))
         true = set(find_entities(truth))
         for count, these in (

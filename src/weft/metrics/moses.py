@@ -1,6 +1,6 @@
-"""The Moses tokenizer: splits words and punctuation (Koehn et al. 2007, "Moses: Open Source Toolkit
-for Statistical Machine Translation"), with the rules of English and German, and the apostrophe of
-French and Italian. Hyphens stay, and nothing is escaped: a quote stays a quote.
+"""The Moses tokenizer for words and punctuation (Koehn et al. 2007, "Moses: Open Source Toolkit for
+Statistical Machine Translation"), with English and German rules and French and Italian apostrophes.
+Hyphens are kept and nothing is escaped.
 """
 
 import re
@@ -21,7 +21,7 @@ GERMAN = words("""
         Mio Mrd bzw usw d.h z.B u.a etc MwSt ggf vgl z.T sog sogen ff u.s.w Std evtl Chr u.U o.ä
     u.ä Ltd sen jun dgl Co zzt usf bzgl No Nos Art
     Nr pp ca Ca""")
-# What keeps its full stop; upper and lower case matter, and German writes "10." for the tenth
+# Words that keep their full stop (case-sensitive); German writes "10." for "tenth"
 KEPT = {
     "en": {*ascii_uppercase, *TITLES, "i.e", "e.g", "rev"},
     "de": {
@@ -62,7 +62,7 @@ def tokenize(text: str, language: str = "en") -> list[str]:
 
 
 def ends_sentence(word: str, after: str, language: str) -> bool:
-    """Return whether a sentence, not an abbreviation, ends here."""
+    """Return whether a full stop ends a sentence and not an abbreviation."""
     before = word.removesuffix(".")
     if before == word or not before or before.endswith("."):
         return False

@@ -1,4 +1,4 @@
-"""Perplexity: per token, and bits per byte, which compare across tokenizers."""
+"""Perplexity: per token, and as bits per byte, which are comparable across tokenizers."""
 
 from collections.abc import Iterator, Sequence
 from math import exp, log
@@ -8,11 +8,14 @@ from .rows import check_pairs
 
 
 def perplexity(surprises: Sequence[float], size: int | None = None) -> Scores:
-    """Yield loss and perplexity. `surprises` are the negative log-probabilities of the tokens, in
-    nats; `size` is the text's size in UTF-8 bytes.
+    """Yield loss and perplexity.
+
+    Args:
+        surprises: the negative log-probability of each token in nats.
+        size: the size of the text in UTF-8 bytes.
     """
     if not surprises:
-        raise ValueError("no token is scored; give more text")
+        raise ValueError("the text has no token to score; give more text")
     total = sum(surprises)
     yield "loss", total / len(surprises)
     yield "perplexity", exp(min(total / len(surprises), 700.0))
@@ -33,12 +36,12 @@ PERPLEXITY = FunctionMetric("perplexity", token_perplexity, greater_is_better=Fa
 
 
 def evaluation_windows(tokens: int, length: int, stride: int) -> Iterator[tuple[int, int, int]]:
-    """Yield windows over a text of `tokens`: where each starts, where it stops, and from where on
-    its tokens are new. Every token but the first is scored once, after the first window with at
-    least `length` - `stride` tokens before it.
+    """Yield windows over a text of `tokens` tokens: start, stop and the first new token. Every
+    token but the first is scored once; after the first window, with at least `length` - `stride`
+    tokens of context.
     """
     if not 0 < stride <= length:
-        raise ValueError(f"stride = {stride}: it must be 1 to {length}, the length of a window")
+        raise ValueError(f"stride = {stride} must be from 1 to {length}, the length of a window")
     start = 0
     first_scored = 1
     while first_scored < tokens:

@@ -18,7 +18,7 @@ MARKS = str.maketrans("", "", punctuation)
 
 
 class AnswerPrediction(NamedTuple):
-    """The best answer in a text, and how much better no answer scores."""
+    """The best answer in a text, and the margin by which no answer scores better."""
 
     text: str
     no_answer_margin: float = float("-inf")
@@ -34,7 +34,7 @@ def exact_match(predictions: str, references: str) -> float:
 
 
 def token_f1(predictions: str, references: str) -> float:
-    """Return F1 of the words of both, with multiplicity; two empty answers are equal."""
+    """Return the F1 of words, counted with multiplicity; two empty answers are equal."""
     predicted_tokens = normalise_answer(predictions).split()
     true = normalise_answer(references).split()
     if not predicted_tokens or not true:
@@ -47,8 +47,8 @@ def token_f1(predictions: str, references: str) -> float:
 
 
 def exact(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Scores:
-    """The percentage of answers that equal one of the references; without a reference, the empty
-    answer is right.
+    """Yield the percentage of answers that equal a reference; without references, the empty answer
+    is correct.
     """
     check_pairs(predictions, references)
     yield (
@@ -58,7 +58,7 @@ def exact(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Sc
 
 
 def answer_f1(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Scores:
-    """The mean F1 of words in percent, each answer against its closest reference."""
+    """Yield the mean word F1 in percent, each answer against its closest reference."""
     check_pairs(predictions, references)
     yield "f1", mean_percent(map(partial(best_over_answers, token_f1), predictions, references))
 
@@ -69,11 +69,11 @@ def squad_metrics(
     threshold: float = 0.0,
 ) -> Scores:
     """Yield exact match and F1 in percent over all questions of `right`, each against its closest
-    reference. If some questions have no answer, the empty answer is given where no answer scores
-    more than `threshold` better.
+    reference. If some questions have no answer, an answer is empty if no answer scores more than
+    `threshold` better.
     """
     if not references:
-        raise ValueError("there is no question; give at least one")
+        raise ValueError("the references contain no question; give at least one")
     unanswerable = [i for i, answers in references.items() if not answers]
     kinds = {"exact_match": exact_match, "f1": token_f1}
     for name, score in kinds.items():
@@ -101,8 +101,8 @@ def squad_metrics(
 
 
 def best_over_answers(score: Score, predictions: str, answers: Sequence[str]) -> float:
-    """Return the best score over the references. References that are empty after normalisation do
-    not count, unless all are; without any, the empty answer is right.
+    """Return the best score over the references. References that are empty after normalisation are
+    ignored, unless all are; without any reference, the empty answer is correct.
     """
     return max(
         score(predictions, answer) for answer in [a for a in answers if normalise_answer(a)] or [""]
@@ -119,9 +119,7 @@ def best_threshold(
     references: Mapping[str, Sequence[str]],
     score: Score,
 ) -> tuple[float, float]:
-    """Return the highest mean that any threshold gives, and the lowest such threshold: start with
-    no answer everywhere, then give one answer after another.
-    """
+    """Return the highest mean over all thresholds and the lowest such threshold."""
     total = sum(not answers for answers in references.values()) * 1.0
     highest = total
     at = min(s.no_answer_margin for s in predictions.values()) - 1.0

@@ -1,5 +1,5 @@
-"""Metrics of translation (BLEU: Papineni et al. 2002; chrF: Popović 2015), by sacrebleu (Post 2018,
-arXiv:1804.08771), each with its signature.
+"""Translation metrics (BLEU: Papineni et al. 2002; chrF: Popović 2015) by sacrebleu (Post 2018,
+arXiv:1804.08771), with its signatures.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from .moses import KEPT
 from .moses import tokenize as moses
 from .rows import check_pairs
 
-Scores = Iterator[tuple[str, float | str]]  # a figure, and the signature that says how it was made
+Scores = Iterator[tuple[str, float | str]]  # a score, or the signature of its computation
 
 
 def load_sacrebleu() -> Any:
@@ -27,8 +27,8 @@ def bleu(
     lowercase: bool = False,
     tokenize: str = "13a",
 ) -> Scores:
-    """BLEU of plain text; `tokenize` is the tokenizer of sacrebleu. "none" is for text that is
-    already tokenised, and the name then says so.
+    """BLEU of plain text. `tokenize` is the tokenizer of sacrebleu; "none" is for tokenised text,
+    and the metric's name then says so.
     """
     words = ["lower-cased"] if lowercase else []
     words += ["of tokenised text"] if tokenize == "none" else []
@@ -46,8 +46,8 @@ def tokenised_bleu(
     language: str = "en",
     lowercase: bool = True,
 ) -> Scores:
-    """BLEU of plain text that is tokenised here. It is lower-cased first, as the texts of Multi30k
-    are: a full stop before a lower-case letter does not end a sentence.
+    """BLEU of plain text tokenised by Moses. Text is lower-cased first, as in Multi30k: a full stop
+    before a lower-case letter does not end a sentence.
     """
 
     def tokens(text: str) -> str:
@@ -78,8 +78,8 @@ def score_with_signature(
 def translation_metrics(
     hypotheses: Sequence[str], references: Sequence[str], language: str = "en"
 ) -> Scores:
-    """Yield the metrics of a translation, the one to compare with publications first; Moses's
-    tokenised BLEU only for languages whose abbreviations are known.
+    """Yield the translation metrics, the one comparable with publications first; Moses-tokenised
+    BLEU only for languages with known abbreviations.
     """
     yield from bleu(hypotheses, references)
     yield from chrf(hypotheses, references)
