@@ -1,1 +1,1 @@
-"""Data: from files to batches."""
+"""Data: reading files, preparing shards, and making batches."""

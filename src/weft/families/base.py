@@ -82,10 +82,10 @@ class ConfigField:
     argument: str
     key: str | tuple[str, ...]
     path: str | Callable[[Any], Any]
-    default: Any = None  # what the other side means where the key is absent
+    default: Any = None  # the value of a config.json without the key
     codec: Codec = IDENTITY_CODEC
-    legacy: tuple[str, ...] = ()  # older keys, read only
-    nullable: bool = False  # a null in the file is a value of its own, not an absent key
+    legacy: tuple[str, ...] = ()  # older keys, which are read but not written
+    nullable: bool = False  # whether null in the file is a value and not an absent key
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -183,9 +183,8 @@ def call_docstring(family: Any) -> str:
     lines = [
         title,
         "",
-        f'Call it for a spec: weft.{family.name}("{size}"), weft.{family.name}("{size}", head=…). '
-        "An argument that is given replaces that "
-        "of the size.",
+        f'Return a spec: weft.{family.name}("{size}") or weft.{family.name}("{size}", head=…). '
+        "Arguments override those of the size.",
         "",
         "Sizes:",
         *(f"    {line}" for line in size_lines(family)),

@@ -1,4 +1,4 @@
-"""One block, stacked: the model a spec describes."""
+"""The PyTorch implementation of a `Spec`: models, stacks, blocks, layers and kernels."""
 
 from .model import Model, build
 

@@ -1,4 +1,4 @@
-"""The residual equation, and the two ways to join branches."""
+"""Residual branches and the two types of blocks."""
 
 from torch import Tensor, nn
 
@@ -14,7 +14,7 @@ from .layers.roles import with_scope
 
 class BranchLayer(nn.Module):
     """x <- after(x * residual_scale + drop(layer_scale * out(inner(before(x))))): the only place
-    that knows where a norm sits.
+    that positions norms.
     """
 
     def __init__(self, spec: S.Branch, width: int) -> None:
@@ -43,7 +43,7 @@ class BranchLayer(nn.Module):
 
 
 class BlockLayer(nn.Module):
-    """One unit of recomputation, compilation and sharding."""
+    """A block: the unit of activation checkpointing, compilation and sharding."""
 
     def __init__(self, spec: S.Block | S.ParallelBlock, width: int) -> None:
         super().__init__()

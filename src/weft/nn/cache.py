@@ -1,5 +1,5 @@
-"""The key-value cache of decoding: allocated once, each token computed once, a window stores no
-more than it attends to.
+"""The key-value cache for decoding: allocated once, and bounded by the window of windowed
+attention.
 """
 
 import torch
@@ -9,21 +9,21 @@ from .. import spec as S
 from ..spec.attention import head_dims
 from .kernels.masks import positions_of_tokens
 
-ROLLBACK_TOKENS = 32  # tokens that `forget` can take back where a window has let go of older ones
+ROLLBACK_TOKENS = 32  # tokens that a rollback can remove after a window has dropped older ones
 
 
 class CacheSlots:
-    """The tokens that blocks of one pattern store: all, or the window and as many again, so that
-    they move rarely.
+    """The tokens stored for blocks of one pattern: all, or twice the window, so that they rarely
+    move.
     """
 
     def __init__(self, pattern: S.Pattern, capacity: int) -> None:
         self.before = None if pattern.reach is None else pattern.reach + ROLLBACK_TOKENS
         self.size = capacity if self.before is None else min(capacity, 2 * self.before)
-        # the tokens that are held
+        # the range of stored tokens
         self.begin = 0
         self.end = 0
-        # how many came last, and how many went for them
+        # the number of tokens added last, and of tokens dropped for them
         self.length = 0
         self.dropped = 0
 
@@ -31,7 +31,7 @@ class CacheSlots:
         return self.before is not None and self.end + length - self.begin > self.size
 
     def place(self, length: int, begin: int) -> None:
-        """Make room for `length` new tokens by dropping those before `begin`."""
+        """Drop the tokens before `begin` if needed to store `length` new ones."""
         self.length = length
         self.dropped = max(begin - self.begin, 0)
         self.begin = self.begin + self.dropped
@@ -39,7 +39,9 @@ class CacheSlots:
 
 
 class LayerCache:
-    """Keys and values of one block, and those of the encoder output, computed at the first step."""
+    """The keys and values of one block, and those of the encoder output, computed at the first
+    step.
+    """
 
     def __init__(self, slots: CacheSlots, keys_BGMK: Tensor, values_BGMK: Tensor) -> None:
         self.slots = slots
@@ -55,9 +57,7 @@ class LayerCache:
         return self.keys_BGMK[:, :, :end], self.values_BGMK[:, :, :end]
 
     def make_room(self) -> tuple[int, int]:
-        """Return where the new tokens go, after dropping those that no window attends to any
-        more.
-        """
+        """Return the slots of new tokens, after dropping tokens that no window attends to."""
         slots = self.slots
         end = slots.end - slots.begin
         if slots.dropped or end > self.keys_BGMK.shape[2]:
@@ -88,8 +88,8 @@ def shift_slots(held_BGMK: Tensor, slots: CacheSlots, end: int) -> Tensor:
 
 
 def gather_rows(held_BGMK: Tensor, row_B: Tensor, moved_B: Tensor, start: int, end: int) -> Tensor:
-    """Copy row `row_B[i]` to row i. Rows that stay in place cost nothing; before `start`, the
-    others are already equal.
+    """Copy row `row_B[i]` to row i. Unchanged rows cost nothing; tokens before `start` are already
+    equal.
     """
     if len(row_B) > len(held_BGMK):
         made_BGMK = held_BGMK.new_empty(len(row_B), *held_BGMK.shape[1:])
@@ -102,15 +102,15 @@ def gather_rows(held_BGMK: Tensor, row_B: Tensor, moved_B: Tensor, start: int, e
 
 
 class KVCache:
-    """The cache of a decoder. Positions count the tokens of each row, so that a prompt may be
-    padded on either side.
+    """The cache of a decoder. Positions count the tokens of each row, so prompts may be padded on
+    either side.
     """
 
     def __init__(
         self, spec: S.Spec, batch: int, capacity: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         if spec.decoder is None:
-            raise ValueError("only a decoder has a cache; this model has none")
+            raise ValueError("the model has no decoder and so no cache; call it without one")
         self.blocks: list[LayerCache] = []
         self.slots: dict[object, CacheSlots] = {}
         for b in spec.decoder.blocks:
@@ -118,8 +118,8 @@ class KVCache:
             assert isinstance(a, S.Attention)
             if a.pattern.looks_ahead:
                 raise ValueError(
-                    f"attention of pattern {type(a.pattern).__name__} cannot decode one token at a "
-                    "time"
+                    f"pattern {type(a.pattern).__name__} cannot decode token by token; use a model "
+                    "with CausalAttention or SlidingWindow(after=0)"
                 )
             key, value, groups = head_dims(a, spec.width)
             slots = self.slots.setdefault(a.pattern, CacheSlots(a.pattern, capacity))
@@ -133,12 +133,13 @@ class KVCache:
         limit = positions.max_length if isinstance(positions, S.InputPositions) else None
         if limit is not None and capacity > limit:
             raise ValueError(
-                f"a cache of {capacity} tokens is longer than the {limit} learned positions"
+                f"a cache of {capacity} tokens exceeds the model's longest row of {limit}; give a "
+                "smaller one"
             )
         self.position_BM = torch.zeros(batch, capacity, dtype=torch.long, device=device)
         self.attention_mask_BM = torch.ones(batch, capacity, dtype=torch.bool, device=device)
         self.next_B = torch.zeros(batch, 1, dtype=torch.long, device=device)
-        # How many of their first tokens two rows share for certain.
+        # The number of first tokens that two rows are known to share.
         self.shared_prefix_BB = torch.zeros(batch, batch, dtype=torch.long)
         self.padded = False
         self.length = 0
@@ -148,12 +149,12 @@ class KVCache:
     ) -> Tensor:
         """Return the positions of `length` new tokens."""
         if document_ids_BL is not None:
-            raise ValueError("a cache decodes one document per row; leave document_ids None")
+            raise ValueError("a cache decodes one document per row; set document_ids to None")
         end = self.length + length
         if end > self.position_BM.shape[1]:
             raise ValueError(
-                f"the cache has room for {self.position_BM.shape[1]} tokens, not {end}; make a "
-                "larger one"
+                f"the cache has a capacity of {self.position_BM.shape[1]} tokens, not {end}; "
+                "create a larger one"
             )
         for slots in self.slots.values():
             slots.place(length, self.first_visible(slots.before) if slots.full(length) else 0)
@@ -188,8 +189,8 @@ class KVCache:
         return self.slots[pattern].begin
 
     def reorder(self, row_B: Tensor) -> None:
-        """Reorder the cache: row i continues from row `row_B[i]`; rows may leave. Beams that share
-        a memory stay together and as many.
+        """Reorder the cache: row i continues from row `row_B[i]`; rows may be removed. Beams that
+        share encoder outputs stay together, in the same number.
         """
         sentence_B = None
         memory = self.blocks[0].memory
@@ -201,14 +202,14 @@ class KVCache:
         self.gather_rows(row_B, sentence_B)
 
     def multiply(self, num_beams: int) -> None:
-        """Repeat each row `beams` times, next to each other; they share the memory of the row."""
+        """Repeat each row `beams` times, in adjacent rows that share encoder outputs."""
         self.gather_rows(
             torch.arange(len(self.next_B), device=self.next_B.device).repeat_interleave(num_beams),
             None,
         )
 
     def gather_rows(self, row_B: Tensor, sentence_B: Tensor | None) -> None:
-        """Move rows; beams of one sentence differ in their last few tokens, so that only these are
+        """Move rows. Beams of one sentence differ only in their last tokens, so only these are
         copied.
         """
         row = row_B.cpu()

@@ -1,5 +1,5 @@
-"""The decoder of a detector: object queries in parallel to vectors, one for each box (DETR, Carion
-et al. 2020, arXiv:2005.12872, section 3.2; DAB-DETR, Liu et al. 2022, arXiv:2201.12329, section 4).
+"""The decoder of a detection model: decodes object queries in parallel (DETR, Carion et al. 2020,
+arXiv:2005.12872, section 3.2; DAB-DETR, Liu et al. 2022, arXiv:2201.12329, section 4).
 """
 
 from dataclasses import replace
@@ -18,8 +18,8 @@ from .stack import StackLayer, cross_context
 
 
 class DetectionDecoder(StackLayer):
-    """A stack that decodes object queries. Anchors place the queries before each block, and move
-    after it.
+    """A stack that decodes object queries. Anchors give the queries' positions before each block
+    and are refined after it.
     """
 
     def positions(self, sequence: HiddenStates, cache: KVCache | None) -> Positions:
@@ -39,12 +39,12 @@ class DetectionDecoder(StackLayer):
         """Decode queries.
 
         Args:
-            queries: what `target` returned.
+            queries: the object queries, as `Model.embed_target` returns them.
             memory: the encoder's output.
-            target: the layer of the queries, which places anchors.
-            head: what moves anchors from block to block.
-            every_layer: return the outputs and anchors of all blocks, (blocks, B, N, …), each
-                output after the stack's norm.
+            target: the layer of the queries, which gives anchors their positions.
+            head: the head that refines anchors after each block.
+            every_layer: whether to return the outputs and anchors of all blocks, (blocks, B, N, …),
+                each output after the stack's norm.
         """
         split = self.reads_long_rows_in_parts
         contexts = self.build_contexts(queries, None, split=split)
@@ -90,7 +90,7 @@ class AnchorRefinement:
         self.target = target
         self.head = head
         self.anchor_BN4 = anchor_BN4
-        # What the output of each block refines.
+        # The anchors that the output of each block refines.
         self.references = [anchor_BN4]
 
     def place(
@@ -100,7 +100,7 @@ class AnchorRefinement:
         across: AttentionContext,
         concatenates: bool,
     ) -> tuple[AttentionContext, AttentionContext | AnchorContext]:
-        """Return the contexts of self-attention and cross-attention with the places of the
+        """Return the contexts of self-attention and cross-attention with the positions of the
         boxes.
         """
         first = len(self.references) == 1
@@ -110,7 +110,7 @@ class AnchorRefinement:
         return context, AnchorContext(across, centre_BND) if concatenates else across
 
     def move(self, x_BND: Tensor) -> None:
-        """The next block starts from the moved boxes, but its gradient stops there."""
+        """Return the refined boxes for the next block, without gradient."""
         moved_BN4 = self.anchor_BN4
         if isinstance(self.head, DetectionHeadLayer):
             offset_BN4 = self.head.box_offset(x_BND)

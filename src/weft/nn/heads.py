@@ -1,4 +1,4 @@
-"""Heads: from vectors to what is asked."""
+"""Head layers: from hidden vectors to logits, boxes or pixels."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,12 +18,12 @@ from .layers.roles import INPUT, Part, Role, head_linear, with_base_rate, with_r
 from .layers.sequence import HiddenStates
 from .stack import StackLayer
 
-RARE = 0.01  # the probability of a class before training, where each has its own
+RARE = 0.01  # the initial probability of a class with sigmoid scores
 
 
 class Detections(NamedTuple):
     logits_BNV: Tensor  # classes; with softmax scores the last means no object
-    boxes_BN4: Tensor  # centre x, y, width, height, as shares of the image
+    boxes_BN4: Tensor  # centre x, y, width, height, as fractions of the image
 
 
 class Pooled(NamedTuple):
@@ -45,7 +45,7 @@ class HeadTransformLayer(nn.Module):
 
 
 class HeadLayer(nn.Module):
-    """What all heads share: an optional transform."""
+    """Base of head layers, with an optional transform."""
 
     def __init__(self, transform: S.HeadTransform | None, width: int, out: int) -> None:
         super().__init__()
@@ -109,8 +109,8 @@ class ClassifierHeadLayer(HeadLayer):
         return logits
 
     def per_token_logits(self, sequence: HiddenStates) -> list[Tensor]:
-        """One answer a token: DeiT trains the class token on labels, the distillation token on a
-        teacher.
+        """Return the logits of each extra token: DeiT trains the class token on labels and the
+        distillation token on a teacher.
         """
         assert isinstance(self.out, nn.ModuleList)
         return [
@@ -119,8 +119,8 @@ class ClassifierHeadLayer(HeadLayer):
 
 
 def pool_tokens(sequence: HiddenStates, pooling: str) -> Tensor:
-    """One vector per sequence, of the tokens that are not padding: their mean or maximum, or the
-    first or last of them.
+    """Pool one vector per sequence: the mean or maximum, first or last of tokens that are not
+    padding.
     """
     x_BLD = sequence.x_BLD
     mask_BL = sequence.attention_mask_BL
@@ -142,14 +142,14 @@ def pool_tokens(sequence: HiddenStates, pooling: str) -> Tensor:
 
 
 def pool_by_score(sequence: HiddenStates, score_BL1: Tensor) -> Tensor:
-    """The mean of the tokens that are not padding, weighted by the softmax of their scores."""
+    """Pool the mean of tokens that are not padding, weighted by the softmax of their scores."""
     if sequence.attention_mask_BL is not None:
         score_BL1 = score_BL1.masked_fill(~sequence.attention_mask_BL[..., None], float("-inf"))
     return (score_BL1.softmax(1).mT @ sequence.x_BLD)[:, 0]
 
 
 class TokenClassifierHeadLayer(HeadLayer):
-    """At every position: tags, or start and end (`SpanHead`)."""
+    """Scores per token: tags, or start and end (`SpanHead`)."""
 
     def __init__(self, head: S.TokenClassifierHead | S.SpanHead, spec: S.Spec) -> None:
         width = spec.head_input_width
@@ -182,7 +182,7 @@ class DetectionHeadLayer(nn.Module):
             with_role(self.box[-1], Role.HEAD, "weight", initial=0.0)
 
     def box_offset(self, x_BND: Tensor) -> Tensor:
-        """Logits of boxes, to be added to those of anchors where there are any."""
+        """Return the logits of boxes, to be added to those of anchors if there are any."""
         for layer in self.box[:-1]:
             x_BND = layer(x_BND).relu()
         logits_BN4: Tensor = self.box[-1](x_BND)
@@ -196,9 +196,7 @@ class DetectionHeadLayer(nn.Module):
 
 
 class PixelDecoderLayer(nn.Module):
-    """The canvas: visible patches at their places, one learned vector everywhere else; then a light
-    stack.
-    """
+    """A light decoder of visible patches at their positions and one learned mask vector elsewhere."""
 
     def __init__(self, head: S.PixelDecoder, spec: S.Spec) -> None:
         super().__init__()
@@ -239,7 +237,7 @@ class NoHeadLayer(HeadLayer):
 
 
 class LayerMixLayer(nn.Module):
-    """One vector per token from those of several layers."""
+    """Combine the outputs of several layers into one vector per token."""
 
     def __init__(self, spec: S.LayerMix) -> None:
         super().__init__()

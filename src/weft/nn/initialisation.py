@@ -1,6 +1,7 @@
-"""How every number starts: one rule per role. Each tensor has a generator of its own, keyed by the
-seed and its path, so a model starts the same whatever the order in which it was built and however
-it is sharded.
+"""Weight initialisation: one rule per role of a parameter.
+
+Each tensor has its own generator, seeded by the seed and the tensor's path, so initial weights do
+not depend on build order or sharding.
 """
 
 import hashlib
@@ -22,12 +23,12 @@ CONVOLUTION_DIMS = 4
 def initialise_weights(
     module: nn.Module, spec: S.Spec, seed: int = 0, only: Container[str] | None = None
 ) -> None:
-    """Initialise the parameters and buffers of a module, or only some of them.
+    """Initialise the parameters and buffers of a module, or some of them.
 
     Args:
         module: a model, or a task's module that owns one.
         s: the spec whose initialisation is used.
-        seed: with a tensor's path, what its random numbers are keyed by.
+        seed: the seed of random numbers, combined with each tensor's path.
         only: the names of the tensors to initialise (default: all).
     """
     facts = parameter_facts(module)
@@ -65,7 +66,7 @@ def initialise_parameter(
 
 
 class InitRule(Protocol):
-    """What implements a value of `Init`: how it fills a matrix and an embedding table, in place."""
+    """The implementation of an `Init`: fills a matrix and an embedding table in place."""
 
     def matrix(
         self, init: Any, t: Tensor, facts: ParameterFacts, generator: torch.Generator
@@ -92,8 +93,8 @@ class NormalRule:
 
 
 def fans(t: Tensor) -> tuple[int, int]:
-    """Outputs and inputs of a matrix, perhaps one of many (…, out, in), or of a convolution (out,
-    in, rows, columns).
+    """Return outputs and inputs of a matrix, possibly stacked (…, out, in), or of a convolution
+    (out, in, rows, columns).
     """
     return (t.shape[0], t[0].numel()) if t.dim() == CONVOLUTION_DIMS else (t.shape[-2], t.shape[-1])
 
@@ -139,8 +140,8 @@ class FanInRule:
 
 
 def t5_std(t: Tensor, facts: ParameterFacts, init: S.T5Init) -> float:
-    """By the fan-in; the score is not divided by √d_k, so the query is (Raffel et al. 2019; Mesh
-    TensorFlow).
+    """Normal weights by fan-in. Scores are not divided by √d_k, so the query is (Raffel et al.
+    2019; Mesh TensorFlow).
     """
     if facts.role is Role.LM_HEAD:
         return init.factor

@@ -1,6 +1,4 @@
-"""What a model reads, checked before it is read: types and shapes alone, so that nothing waits for
-a device.
-"""
+"""Checks of model inputs. They use only types and shapes, so that nothing waits for a device."""
 
 from typing import Any
 
@@ -20,22 +18,20 @@ def check_ids(name: str, ids: Any) -> None:
     """Raise ValueError unless `ids` is a tensor (B, L) of whole numbers."""
     if not isinstance(ids, Tensor):
         raise ValueError(
-            f"{name} of the type {type(ids).__name__} are no tensor; give ids as torch.tensor([[1, "
+            f"{name} must be a tensor, not {type(ids).__name__}; give ids as torch.tensor([[1, "
             "2, 3]])"
         )
     if ids.dtype not in IDS:
-        raise ValueError(f"{name} of {ids.dtype} are no ids; give whole numbers, torch.long")
+        raise ValueError(f"{name} must be whole numbers, not {ids.dtype}; give torch.long")
     if ids.dim() != 2:
         raise ValueError(
-            f"{name} of the shape {shape_of(ids)} are no rows of ids; give (rows, tokens), for one "
-            "row (1, tokens)"
+            f"{name} must have the shape (rows, tokens), not {shape_of(ids)}; give (1, tokens) for "
+            "one row"
         )
 
 
 def check_images(images: Any, source: S.Patches | S.ResNet) -> None:
-    """Raise ValueError unless `images` is a tensor (B, C, rows, columns) with the channels that the
-    model reads.
-    """
+    """Raise ValueError unless `images` is a tensor (B, C, rows, columns) with the model's channels."""
     if not isinstance(images, Tensor) or images.dim() != 4 or images.shape[1] != source.channels:
         what = f"shape {shape_of(images)}" if isinstance(images, Tensor) else type(images).__name__
         raise ValueError(
@@ -44,32 +40,33 @@ def check_images(images: Any, source: S.Patches | S.ResNet) -> None:
         )
     if not images.is_floating_point():
         raise ValueError(
-            f"images of {images.dtype} are not normalised; give floating point numbers"
+            f"images must be normalised floating point numbers, not {images.dtype}; divide pixels "
+            "by 255 and normalise them"
         )
 
 
 def check_beside(name: str, tensor: Tensor | None, ids_BL: Tensor) -> None:
-    """Raise ValueError for a mask, or ids of documents or segments, that have another shape than
-    the ids that they describe.
+    """Raise ValueError for a mask, document ids or token types whose shape differs from that of the
+    ids.
     """
     if tensor is None:
         return
     if not isinstance(tensor, Tensor) or tensor.shape != ids_BL.shape:
         shape = shape_of(tensor) if isinstance(tensor, Tensor) else type(tensor).__name__
         raise ValueError(
-            f"{name} is {shape}, beside ids of {shape_of(ids_BL)}; give the same shape"
+            f"{name} has the shape {shape}, but ids have {shape_of(ids_BL)}; give the same shape"
         )
     if name != "attention_mask" and tensor.dtype not in IDS:
-        raise ValueError(f"{name} of {tensor.dtype} are no ids; give whole numbers, torch.long")
+        raise ValueError(f"{name} must be whole numbers, not {tensor.dtype}; give torch.long")
 
 
 def lookup_error(name: str, ids: Tensor | None, size: int) -> ValueError | None:
-    """Return the error for a lookup that failed in a table of `size` rows, or None if it has all
-    these ids.
+    """Return the error for a failed lookup in a table of `size` rows; None if the table has all
+    ids.
     """
     if ids is None or not ids.numel():
         return None
     wrong = ids[(ids < 0) | (ids >= size)]
     if not wrong.numel():
         return None
-    return ValueError(f"{name} hold {wrong[0].item()}, which is no id; they are 0 to {size - 1}")
+    return ValueError(f"{name} contain {wrong[0].item()}; give ids from 0 to {size - 1}")

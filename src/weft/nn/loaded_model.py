@@ -1,4 +1,4 @@
-"""A model with what lies beside it: its tokenizer, the recipe that trained it, its folder."""
+"""A loaded model with its tokenizer, training recipe and directory."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +14,11 @@ class LoadedModel:
     """A model and its files.
 
     Attributes:
-        name: as the user gave it.
+        name: the name that the user gave.
         model: the module, in eval mode.
-        tokenizer: None where the folder has none.
-        recipe: of a run; None for the folder of a model.
-        folder: of the run or of the model.
+        tokenizer: the tokenizer; None if the directory has none.
+        recipe: the recipe of a run; None for a model directory.
+        folder: the directory of the run or model.
     """
 
     name: str
@@ -29,28 +29,28 @@ class LoadedModel:
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The names of the head's classes or tags."""
+        """The names of the head's classes."""
         return getattr(self.model.spec.head, "labels", None)
 
     @property
     def reads_images(self) -> bool:
-        """Whether it reads images, not text."""
+        """Whether the model reads images, not text."""
         return not isinstance(self.model.spec.source, Tokens)
 
     @property
     def require_tokenizer(self) -> Tokenizer:
-        """The tokenizer; a ValueError where the folder has none."""
+        """The tokenizer; ValueError if the directory has none."""
         check_reads_text(self)
         if self.tokenizer is None:
             raise ValueError(
-                f"{self.name} holds no tokenizer.json; put the one that it was trained with beside "
-                "its weights"
+                f"{self.name} has no tokenizer.json; copy the model's tokenizer.json to the "
+                "directory of its weights"
             )
         return self.tokenizer
 
 
 def image_command(model: LoadedModel) -> str:
-    """Return the command that asks a model of images."""
+    """Return the command for predictions of an image model."""
     return f"weft {verb_for(model.model.spec) or 'embed'} {model.name} IMAGE"
 
 

@@ -1,4 +1,4 @@
-"""A model: four verbs and no loss."""
+"""The model: embed, encode, decode and read, without a loss."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,14 +29,14 @@ DECODING_OPTIONS = {"sampling", "eos_ids", "decoder_inputs", "seeds"}
 
 
 class Model(nn.Module):
-    """embed -> encode and/or decode -> read. A tied head reads the embedding's own table: there is
-    no second copy.
+    """embed -> encode and/or decode -> read. A tied head uses the embedding's table itself, not a
+    copy.
     """
 
     def __init__(self, spec: S.Spec) -> None:
         super().__init__()
         self.spec = spec
-        # Whose published names it came with, and from where: `interop.loading`.
+        # The family of its published names and the source of its weights, set by weft.interop.
         self.family: str | None = None
         self.origin: Path | None = None
         self.source = build_input(spec)
@@ -53,17 +53,17 @@ class Model(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """The device of its weights."""
+        """The device of the weights."""
         return next(self.parameters()).device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The data type of its weights."""
+        """The data type of the weights."""
         return next(self.parameters()).dtype
 
     @property
     def body(self) -> list[nn.Module]:
-        """Everything but the head and what weighs the layers that it reads."""
+        """Return the parameters outside the head and the layer mix."""
         parts = (self.source, self.target, self.encoder, self.decoder)
         return [part for part in parts if part is not None]
 
@@ -88,16 +88,16 @@ class Model(nn.Module):
 
         Args:
             inputs: ids (B, L) or images (B, C, rows, columns).
-            attention_mask: (B, L), False or 0 for padding at either end of a row; for a ResNet, the
-                visible pixels.
+            attention_mask: (B, L), False or 0 for padding at either end of a row (default: no
+                padding); for a ResNet, the visible pixels.
             document_ids: (B, L), whole numbers; tokens attend only within their own document, and
-                document 0 is padding.
-            token_type_ids: (B, L), the segment of each token.
-            cache: keys and values of the tokens before.
+                document 0 is padding (default: one document per row).
+            token_type_ids: (B, L), the segment of each token (default: 0).
+            cache: keys and values of earlier tokens (default: none).
 
         Raises:
-            ValueError: for inputs of another type or shape, ids outside of the vocabulary, and what
-                this model does not read.
+            ValueError: for inputs of the wrong type or shape, ids outside the vocabulary, and
+                inputs that this model does not support.
         """
         if isinstance(self.spec.source, S.Tokens):
             check_ids("inputs", inputs)
@@ -122,15 +122,15 @@ class Model(nn.Module):
                     or error
                 ) from None
         elif documents is not None:
-            raise ValueError("an image is no document; leave document_ids None")
+            raise ValueError("images have no documents; set document_ids to None")
         elif isinstance(self.source, embedding.ResNetEmbedding):
             hidden_states = self.source(inputs, mask)
         else:
             if mask is not None:
-                raise ValueError("patches have no padding; leave attention_mask None")
+                raise ValueError("patches have no padding; set attention_mask to None")
             hidden_states = self.source(inputs)
         if token_type_ids is not None and getattr(self.source, "segments", None) is None:
-            raise ValueError("this model has no token types; leave token_type_ids None")
+            raise ValueError("this model has no token types; set token_type_ids to None")
         return hidden_states
 
     def embed_target(
@@ -142,16 +142,16 @@ class Model(nn.Module):
         document_ids: Tensor | None = None,
         cache: KVCache | None = None,
     ) -> HiddenStates:
-        """Embed what the decoder beside an encoder reads: target ids, or the object queries."""
+        """Embed the input of a decoder after an encoder: target ids, or the object queries."""
         masks = resolve_masks(attention_mask, document_ids)
         if isinstance(self.target, ObjectQueriesLayer | AnchorQueriesLayer):
             hidden_states: HiddenStates = self.target(len(memory.x_BLD), memory.x_BLD.dtype)
             return hidden_states
         if self.target is None or targets is None:
             raise ValueError(
-                "a decoder beside an encoder reads targets; give them"
+                "an encoder-decoder model needs targets; give their ids"
                 if self.target
-                else "this model has no target"
+                else "this model has no target; set targets to None"
             )
         check_ids("targets", targets)
         check_beside("attention_mask", attention_mask, targets)
@@ -215,26 +215,24 @@ class Model(nn.Module):
         decoder_attention_mask: Tensor | None = None,
         decoder_document_ids: Tensor | None = None,
     ) -> Output:
-        """Embed, encode and decode, and read with the head.
+        """Embed, encode and decode, and apply the head.
 
         Args:
             inputs: ids (B, L) or images (B, C, rows, columns).
-            targets: ids (B, M) that the decoder beside an encoder reads.
+            targets: ids (B, M) for a decoder after an encoder (default: none).
             attention_mask, document_ids, token_type_ids: of the inputs, as in `embed`.
             decoder_attention_mask, decoder_document_ids: of the targets.
 
         Returns:
-            What the head computes: logits (B, L, V) of an LM head, (B, classes) of a classifier.
+            The head's output: logits (B, L, V) of an LM head, (B, classes) of a classifier.
         """
         of_targets = (targets, decoder_attention_mask, decoder_document_ids)
         if any(t is not None for t in of_targets) and not isinstance(
             self.target, embedding.TokenEmbedding
         ):
-            raise ValueError("this model reads no targets; leave them and their masks None")
+            raise ValueError("this model reads no targets; set them and their masks to None")
         if targets is not None and len(targets) != len(inputs):
-            raise ValueError(
-                f"{len(targets)} targets beside {len(inputs)} inputs; give one for each"
-            )
+            raise ValueError(f"{len(targets)} targets for {len(inputs)} inputs; give one per input")
         sequence = self.embed(
             inputs,
             attention_mask=attention_mask,
@@ -259,7 +257,7 @@ class Model(nn.Module):
     def generate(
         self, input_ids: Tensor | Sequence[Sequence[int]], *, max_new_tokens: int, **options: Any
     ) -> list[list[int]]:
-        """Generate tokens with the decoder, greedily unless sampling is asked for.
+        """Generate tokens with the decoder, greedily by default.
 
         Args:
             input_ids: prompts as a tensor (B, L), or as lists of ids of any lengths.
@@ -272,15 +270,20 @@ class Model(nn.Module):
             The new tokens of each prompt, without the prompt.
 
         Raises:
-            ValueError: for prompts that are no rows of ids in the vocabulary, and for an unknown
+            ValueError: for prompts that are not rows of ids in the vocabulary, and for an unknown
                 option.
         """
         if self.decoder is None:
-            raise ValueError("this model has no decoder; a masked model fills, an encoder embeds")
+            raise ValueError(
+                "this model has no decoder and cannot generate; use fill for a masked language "
+                "model, embed for an encoder"
+            )
         rows = input_ids.tolist() if isinstance(input_ids, Tensor) else input_ids
         if not all(isinstance(row, Sequence) and not isinstance(row, str) for row in rows):
             raise ValueError(
-                f"input_ids are a tensor (B, L) or a list of rows of ids, not {input_ids!r}"[:200]
+                f"input_ids must be a tensor (B, L) or a list of rows of ids, not {input_ids!r}"[
+                    :200
+                ]
             )
         of_decoding = {name: options.pop(name) for name in DECODING_OPTIONS & options.keys()}
         sampling = resolve("weft.generate.sampling:sampling_from")(
@@ -293,7 +296,7 @@ class Model(nn.Module):
         return [row.tokens for row in generated]
 
     def new_cache(self, batch: int, capacity: int) -> KVCache:
-        """Room to decode `room` tokens, prompt included, for `batch` rows."""
+        """Return a cache of `room` tokens, prompt included, for `batch` rows."""
         return KVCache(self.spec, batch, capacity, self.dtype, self.device)
 
 
@@ -330,7 +333,7 @@ def build_decoder(spec: S.Spec) -> StackLayer | None:
     if spec.decoder is None:
         return None
     layers = () if spec.layer_mix is None else spec.layer_mix.layers
-    # A user's stack stays what it is.
+    # A user-defined stack is unchanged.
     if spec.queries and type(spec.decoder) is S.Stack:
         return DetectionDecoder(spec.decoder, spec.width, layers)
     decoder: StackLayer = implementation(spec.decoder)(spec.decoder, spec.width, layers)
@@ -338,7 +341,7 @@ def build_decoder(spec: S.Spec) -> StackLayer | None:
 
 
 def build_on_meta(spec: S.Spec) -> Model:
-    """The model of a spec without memory for its numbers: on the meta device."""
+    """Return the model of a spec on the meta device, without allocated memory."""
     with torch.device("meta"), SkipTorchInit():
         return Model(spec)
 
@@ -350,9 +353,9 @@ def build(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> Model:
-    """The model of a spec, initialised; on the meta device, its shapes only."""
+    """Return the initialised model of a spec; on the meta device, only its shapes."""
     if not isinstance(spec, S.Spec):
-        raise ValueError(f'build takes a spec, such as weft.bert("base"), not {spec!r}'[:200])
+        raise ValueError(f'build needs a spec, such as weft.bert("base"), not {spec!r}'[:200])
     model = build_on_meta(spec).to(dtype)
     if torch.device(device).type == "meta":
         return model

@@ -1,4 +1,4 @@
-"""Blocks in order. Blocks with the same attention pattern share one attention context per forward
+"""Stacks of blocks. Blocks with the same attention pattern share one attention context per forward
 pass.
 """
 
@@ -44,7 +44,7 @@ def self_positions(sequence: HiddenStates, cache: KVCache | None) -> Positions:
     L = position_BL.shape[1]
     if not cache.padded:
         return Positions(position_BL, cache.position_BM[:, :end], first_query_slot=end - L)
-    # a padded prompt that others follow leaves holes: from then on slots and positions differ
+    # padding between a prompt and later tokens makes slots and positions differ
     return Positions(
         position_BL,
         cache.position_BM[:, :end],
@@ -54,8 +54,8 @@ def self_positions(sequence: HiddenStates, cache: KVCache | None) -> Positions:
 
 
 class LayerCombination(nn.Module):
-    """What the next block reads of the outputs of all earlier layers, which are normed (Wang et al.
-    2019, arXiv:1906.01787, equation 9).
+    """The learned combination of all earlier layers' normed outputs, which the next block reads
+    (Wang et al. 2019, arXiv:1906.01787, equation 9).
     """
 
     def __init__(self, spec: S.DLCL, blocks: int, width: int) -> None:
@@ -65,7 +65,7 @@ class LayerCombination(nn.Module):
         self.weights = nn.ParameterList(nn.Parameter(torch.empty(count)) for count in layers)
         with_role(
             self.weights,
-            Role.NORM,  # gains, which no weight decay draws to 0
+            Role.NORM,  # gains, without weight decay
             initialised_as=Role.MATRIX,
             formula=lambda weight_N, _: weight_N.fill_(1 / len(weight_N)),
         )
@@ -80,8 +80,8 @@ class LayerCombination(nn.Module):
 
 class StackLayer(nn.Module):
     def __init__(self, spec: S.Stack, width: int, layers: tuple[int, ...] = ()) -> None:
-        """`layers`: those whose outputs are handed on beside the last one's, as `S.LayerMix`
-        numbers them.
+        """`layers`: the layers whose outputs are returned in addition to the last one's, numbered
+        as in `S.LayerMix`.
         """
         super().__init__()
         self.blocks = nn.ModuleList(BlockLayer(b, width) for b in spec.blocks)
@@ -149,11 +149,13 @@ class StackLayer(nn.Module):
 
     @property
     def reads_long_rows_in_parts(self) -> bool:
-        """A kernel that shows its weights sees whole rows."""
+        """Return whether long rows may be split; a kernel that exposes attention weights needs
+        whole rows.
+        """
         return all(block.attention.inner.backend is sdpa_attention for block in self.blocks)  # type: ignore[union-attr]
 
     def combine(self, earlier: list[Tensor], x_BLD: Tensor) -> Tensor:
-        """What the next block reads, after the newest output joined the earlier ones."""
+        """Return the next block's input, after the newest output is added to the earlier ones."""
         if self.layer_combination is None:
             return x_BLD
         earlier.append(self.layer_combination.norms[len(earlier)](x_BLD))
@@ -161,7 +163,7 @@ class StackLayer(nn.Module):
         return combined
 
     def scale_position(self, x_BLD: Tensor, context: AttentionContext) -> AttentionContext:
-        """Positions at queries and keys, scaled by what is there."""
+        """Return positions at queries and keys, scaled by the hidden vectors."""
         if self.position_scale is None or context.position_BLD is None:
             return context
         scale_BLD = apply_mlp(self.position_scale, x_BLD)
@@ -173,14 +175,14 @@ class StackLayer(nn.Module):
     def build_contexts(
         self, sequence: HiddenStates, cache: KVCache | None, *, split: bool = False
     ) -> list[AttentionContext]:
-        """`split`: long rows in parts."""
+        """`split`: whether long rows are computed in parts."""
         positions = self.positions(sequence, cache)
         keys = sequence_keys(sequence) if self.training else None
         contexts = []
         for a, pattern, backend in zip(
             self.context_keys, self.patterns, self.backends, strict=True
         ):
-            # A window has let go of what it cannot see.
+            # A window has dropped the tokens that it cannot attend to.
             begin = 0 if cache is None else cache.first_slot(a.pattern)
             seen = positions.from_key(begin) if begin else positions
             biased = self.position_bias is not None or a.position_bias is not None
@@ -252,7 +254,7 @@ def cross_context(
 
 
 class PatchMerging(nn.Module):
-    """2×2 neighbours become one token of twice the width (Swin, section 3.1)."""
+    """Merge 2×2 neighbours into one token of twice the width (Swin, section 3.1)."""
 
     def __init__(self, norm: S.Norm, width: int) -> None:
         super().__init__()
@@ -308,12 +310,12 @@ class PyramidLayer(nn.Module):
 
 
 def count_branches(stack: StackLayer | PyramidLayer) -> int:
-    """The number of residual branches on the way through a stack."""
+    """Return the number of residual branches from input to output of a stack."""
     return sum(part.branches for part in stack.in_order() if isinstance(part, BlockLayer))
 
 
 def declare_layers_above(inputs: list[nn.Module], stacks: list[StackLayer | PyramidLayer]) -> None:
-    """Tell every parameter how many blocks there are between it and the head."""
+    """Set, for every parameter, the number of blocks between it and the head."""
     parts = [part for stack in stacks for part in stack.in_order()]
     above = blocks = sum(isinstance(part, BlockLayer) for part in parts)
     for part in (

@@ -1,1 +1,1 @@
-"""From prepared rows to batches: order, mixtures, the plan of each step, and the loader."""
+"""Batches of prepared rows: sample order, mixtures, step plans and the loader."""

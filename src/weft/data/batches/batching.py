@@ -1,5 +1,6 @@
-"""What each step reads: a pure function of the position, so that resuming needs one number. Costs a
-pool, whatever the data's size."""
+"""Batch planning: the samples of each step as a pure function of the position, so that resuming
+needs one number. The cost is one pool of samples, whatever the size of the data.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -21,12 +22,13 @@ class SampleIndex(NamedTuple):
     """A sample in an epoch."""
 
     epoch: int
-    index: int  # type: ignore[assignment]   # hides a method of tuples that nobody needs
+    index: int  # type: ignore[assignment]   # hides the unused tuple.index
 
 
 class StepPlan(NamedTuple):
-    """What one step reads, over all ranks: the samples of a group share a row. The next step starts
-    at `after`."""
+    """The samples of one step over all ranks; the samples of a group share a row. The next step
+    starts at `after`.
+    """
 
     position: int
     next_position: int
@@ -34,7 +36,7 @@ class StepPlan(NamedTuple):
 
 
 class BatchPlanner(Protocol):
-    packed: int | None  # the length of rows in which samples lie end to end
+    packed: int | None  # the length of rows of concatenated samples
 
     def at(self, position: int) -> StepPlan: ...
 
@@ -42,7 +44,7 @@ class BatchPlanner(Protocol):
 def build_planner(
     batch: R.Batching, samples: Samples, seed: int, length: int | None = None
 ) -> BatchPlanner:
-    """`length` is the length of rows where it is not the batch's own."""
+    """Return the planner of a batching; `length` overrides its row length."""
     planner: BatchPlanner = implementation(batch)(batch, samples, seed, length or batch.length)
     return planner
 
@@ -67,8 +69,8 @@ def build_token_planner(
 ) -> BatchPlanner:
     if length > batch.tokens:
         raise ValueError(
-            f"TokenBudget.tokens = {batch.tokens} holds no sample of length {length}; give more "
-            "tokens or a shorter length"
+            f"TokenBudget.tokens = {batch.tokens} is less than length = {length}; give more tokens "
+            "or a shorter length"
         )
     return PoolPlanner(samples, seed, length, batch.sort_pool, SortByLength(batch.tokens))
 
@@ -77,15 +79,12 @@ def sample_order(samples: Samples, seed: int, repeats: int = 1) -> Order:
     if not isinstance(samples, MixtureSamples):
         return Order(len(samples), seed, repeats)
     if repeats > 1:
-        raise ValueError(
-            f"FixedBatch.repeats = {repeats}: samples of a mixture are not repeated; use 1"
-        )
+        raise ValueError(f"FixedBatch.repeats = {repeats} is not supported for mixtures; use 1")
     return samples.order(seed)
 
 
 class FixedPlanner:
-    """`count` samples a step, straight from the order; a step may end one epoch and begin the
-    next."""
+    """`count` samples per step, in order; a step may end one epoch and begin the next."""
 
     packed: int | None = None
 
@@ -110,7 +109,7 @@ class PoolArrangement(Protocol):
 
 
 class Pool(NamedTuple):
-    """A stretch of an epoch, arranged: all its rows in the order of reading."""
+    """A range of an epoch with its rows in reading order."""
 
     start: int  # its first position
     rows: list[list[SampleIndex]]
@@ -119,8 +118,9 @@ class Pool(NamedTuple):
 
 
 class PoolPlanner:
-    """The order is cut into pools of samples, never across an epoch, and each pool is arranged. The
-    position walks through it."""
+    """Divides the order into pools of samples, never across epochs, and arranges each pool. The
+    position advances through the arranged pools.
+    """
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class PoolPlanner:
         self.pool: Pool | None = None
 
     def at(self, position: int) -> StepPlan:
-        """The rest of the batch that holds `position`: all of it, where a step left off."""
+        """Return the rest of the batch that contains `position`: all of it after a whole step."""
         start = position - position % self.order.n % self.size
         if self.pool is None or self.pool.start != start:
             self.pool = self.work_out(start)
@@ -164,8 +164,9 @@ class PoolPlanner:
 
 
 class SortByLength:
-    """Samples of like length together, at most `tokens` with padding. As few batches as that needs,
-    all about equally full."""
+    """Return batches of samples of similar length, at most `tokens` with padding: as few batches as
+    possible, all about equally full.
+    """
 
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens
@@ -191,7 +192,7 @@ class SortByLength:
 
 
 class GroupByLength:
-    """Samples of like length together, `count` at a time."""
+    """Return batches of `count` samples of similar length."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -206,8 +207,9 @@ class GroupByLength:
 
 
 def batch_starts(lengths: list[int], tokens: int) -> list[int]:
-    """Where batches start, longest samples first: each holds what fits at its first one's length,
-    in few sizes."""
+    """Return the starts of batches, longest samples first. Each batch contains as many samples as
+    fit at the length of its first one, rounded to a few sizes.
+    """
     starts = []
     at = 0
     while at < len(lengths):
@@ -218,16 +220,17 @@ def batch_starts(lengths: list[int], tokens: int) -> list[int]:
 
 
 def shape_granularity(count: int) -> int:
-    """What a number is rounded to, so that there are sixteen an octave: a processor's library
-    prepares a matrix product anew for every shape that it has not met, and holds what it
-    prepared."""
+    """Return the rounding step that gives sixteen sizes per octave: a CPU library prepares every
+    new shape of a matrix product and caches it.
+    """
     return 1 << max(0, count.bit_length() - 5)
 
 
 class PackRows:
-    """Samples into rows of `length`, the longest first, each where it leaves least room (best fit
-    decreasing: Johnson 1974, "Fast Algorithms for Bin Packing", section 2), rows dealt into batches
-    of about `count`."""
+    """Return batches of about `count` rows, with samples packed into rows of `length`, longest
+    first, each into the fullest row that fits (best fit decreasing: Johnson 1974, "Fast Algorithms
+    for Bin Packing", section 2).
+    """
 
     def __init__(self, count: int, length: int) -> None:
         self.count = count
@@ -267,14 +270,16 @@ def cumulative_lengths(parts: list[list[T]]) -> list[int]:
 
 
 def slice_of_rank(rows: Sequence[T], rank: int, ranks: int) -> Sequence[T]:
-    """A rank's own slice, the sizes differing by one at most; the same for any kind of share, such
-    as micro-batches."""
+    """Return a rank's slice; sizes differ by at most one. Also used for other parts, such as
+    micro-batches.
+    """
     return rows[len(rows) * rank // ranks : len(rows) * (rank + 1) // ranks]
 
 
 def evaluation_steps(n: int, rows: int, rank: int = 0, ranks: int = 1) -> Iterator[StepPlan]:
-    """Every sample once, in order, `rows` at a time on each rank; as many steps on every rank, the
-    last perhaps without rows."""
+    """Yield steps that read every sample once, in order, `rows` at a time per rank; every rank has
+    as many steps, the last possibly without rows.
+    """
     for start in range(0, n, rows * ranks):
         stop = min(start + rows * ranks, n)
         yield StepPlan(

@@ -1,5 +1,6 @@
-"""Mixtures of sources: the order of their samples, as pure and as cheap to enter anywhere as that
-of one source."""
+"""The sample order of a mixture of sources: a pure function of the position, as cheap to compute as
+that of one source.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,9 +28,10 @@ def block_counts(shares: Sequence[float], block: int = BLOCK) -> np.ndarray:
 
 
 class MixtureOrder(Order):
-    """The endless stream of a mixture. A block is a shuffle of source ids, of each source as many
-    as its rate gives it; the k-th id of a source is the k-th sample of that source's own order, so
-    that all its samples come once in each of its epochs."""
+    """The endless stream of a mixture. A block is a shuffle of source ids, as many per source as
+    its rate gives; the k-th id of a source is the k-th sample of that source's own order, so each
+    epoch of a source has every sample once.
+    """
 
     def __init__(self, sizes: Sequence[int], shares: Sequence[float], seed: int) -> None:
         super().__init__(1 << 62, seed)  # an epoch of the whole mixture never ends
@@ -85,7 +87,7 @@ class MixtureSamples:
         return sample
 
     def locate(self, i: int) -> tuple[Any, int]:
-        """Return the samples of the source that holds sample i, and its number among them."""
+        """Return the source's samples that contain sample i, and its index among them."""
         part = int(self.starts.searchsorted(i, "right")) - 1
         return self.parts[part], i - int(self.starts[part])
 
@@ -102,8 +104,7 @@ class MixtureSamples:
 
 
 def locate_sample(samples: Samples, index: int) -> tuple[Samples, int]:
-    """Return the samples that a row is made from: those of its source alone, so that no task need
-    know of mixtures."""
+    """Return the samples of a row's source, so that tasks do not depend on mixtures."""
     return samples.locate(index) if isinstance(samples, MixtureSamples) else (samples, index)
 
 

@@ -1,4 +1,4 @@
-"""Samples: windows over running text, and rows such as pairs, examples and images."""
+"""Samples: windows of running text, and rows such as pairs, labelled texts and images."""
 
 from typing import Any, Protocol
 
@@ -10,9 +10,10 @@ Sample = dict[str, Any]  # numpy arrays, numbers, bytes and strings
 
 
 class RowSamples:
-    """A sample is a row. Its length is the sum over its columns or, with `longest_column`, that of
-    the longest one, for columns of different streams. `extra_tokens` counts what preprocessing
-    adds, such as special tokens."""
+    """One sample per row. Its length is the sum over columns or, with `longest_column`, that of the
+    longest one, for columns of different streams. `extra_tokens` counts tokens added later, such as
+    special tokens.
+    """
 
     def __init__(
         self,
@@ -51,8 +52,9 @@ class Samples(Protocol):
 
 
 class TokenWindows:
-    """Windows of `size` tokens, `stride` apart; with `include_partial`, a last, shorter one, so
-    that every token is read."""
+    """Windows of `size` tokens, `stride` apart; `include_partial` adds a last, shorter window, so
+    that every token is read.
+    """
 
     def __init__(self, store: Store, size: int, stride: int, include_partial: bool = False) -> None:
         self.store = store
@@ -86,13 +88,13 @@ class TokenWindows:
 
 
 class SentenceSamples:
-    """Sample i is the run of sentences that start in tokens [i * size, (i + 1) * size), truncated
-    to `size`: each sentence starts in exactly one sample. Where no sentence starts, the sample is
+    """Sample i is the sentences that start in tokens [i * size, (i + 1) * size), truncated to
+    `size`; each sentence starts in exactly one sample. Without a sentence start, the sample is
     those tokens.
 
-    With `follow`, the sentence after the run belongs to it too, and it is truncated to twice the
-    size: as in BERT's data, where a run is at least as long as a row, a long sentence then has a
-    successor."""
+    With `follow`, the sample includes the next sentence and is truncated to twice the size: in
+    BERT's data, a long sentence then has a successor.
+    """
 
     def __init__(self, store: Store, size: int, follow: bool = False) -> None:
         if not store.tokens:

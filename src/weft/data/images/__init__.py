@@ -1,1 +1,1 @@
-"""Images: from encoded bytes to normalised numbers, with augmentation and boxes."""
+"""Images: decoding, transforms, augmentation and boxes."""

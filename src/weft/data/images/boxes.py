@@ -1,4 +1,4 @@
-"""Images with boxes, checked before they are trained on."""
+"""Samples of images with boxes, checked before training."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from .images import decode, displayed_size
 from .transforms import ImagePipeline
 
 Floats = NDArray[np.floating]
-CHECKED = 256  # rows, evenly spread, whose boxes are compared with their image before training
+CHECKED = 256  # evenly spaced rows whose boxes are checked against their image before training
 
 
 class BoxSamples(RowSamples):
@@ -38,26 +38,26 @@ class BoxSamples(RowSamples):
         check_box_units(boxes)
 
     def __getitem__(self, i: int) -> Sample:
-        """Return a row; one with more objects than queries is refused when it is read, since to
-        look at all rows is to read all data."""
+        """Return a row. ValueError for more objects than queries is raised on access, since
+        checking all rows would read all data.
+        """
         sample = super().__getitem__(i)
         objects = len(sample["labels"])
         if self.queries is not None and objects > self.queries:
             raise ValueError(
-                f"sample {i} has {objects} objects, the model {self.queries} queries, each of "
-                "which finds one object; "
-                "use replace(target, count=…)"
+                f"sample {i} has {objects} objects, but the model has {self.queries} queries; use "
+                f"replace(target, count={objects}) or more"
             )
         return sample
 
 
 def check_sample(index: int, sample: Sample, classes: int) -> None:
-    """Refuse a sample with a class that the head lacks, or with a box that is not in its image."""
+    """Raise ValueError for a sample with an unknown class or a box outside its image."""
     labels = np.asarray(sample["labels"])
     wrong = labels[(labels < 0) | (labels >= classes)]
     if len(wrong):
         raise ValueError(
-            f"sample {index} has class {wrong[0]}, the head {classes} classes, counted from 0; "
+            f"sample {index} has class {wrong[0]}, but the head has classes 0 to {classes - 1}; "
             "prepare the data again, or use replace(head, num_labels=…)"
         )
     boxes = np.asarray(sample["boxes"], float).reshape(-1, 4).tolist()

@@ -1,4 +1,4 @@
-"""Images as samples: rows of prepared data, transformed to the model's size."""
+"""Image samples: rows of prepared data, transformed to the model's size."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,9 +15,9 @@ from .transforms import ImagePipeline
 
 
 class ImageSamples(RowSamples):
-    """Rows with an image, seen at the model's size through `transforms`. None of these: a random
-    part of at least the `area`, mirrored half of the time, or in validation (`deterministic`) the
-    middle."""
+    """Rows with an image, resized by `transforms`. Without transforms: a random crop of at least
+    the `area`, mirrored with probability 0.5, or the center crop in validation (`deterministic`).
+    """
 
     def __init__(
         self,
@@ -46,15 +46,16 @@ class ImageSamples(RowSamples):
         pixels = self.pipeline(image, None, rng)[0]
         if pixels.shape[1:] != (self.size, self.size):
             raise ValueError(
-                f"the transforms give {pixels.shape[2]} × {pixels.shape[1]} pixels, the model "
-                f"reads {self.size} × {self.size}; end them with Resize(size=({self.size}, "
-                f"{self.size})) or a crop"
+                f"the transforms give {pixels.shape[2]} × {pixels.shape[1]} pixels, but the model "
+                f"reads {self.size} × {self.size}; add Resize(size=({self.size}, {self.size})) or "
+                "a crop"
             )
         return pixels
 
     def labelled(self, sample: Sample, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """A sample's pixels and label. Where samples are mixed, the second one is drawn from all,
-        by the first one's generator, and both labels are there with the weight of the first."""
+        """Return a sample's pixels and label. For mixed samples, the first one's generator draws
+        the second from all samples; the result has both labels and the weight of the first.
+        """
         pixels = self.transform(sample["image"], rng)
         label = np.asarray(sample["label"])
         if self.pipeline is None or self.pipeline.mix is None:

@@ -1,6 +1,7 @@
-"""Images: opened within bounds, then from encoded bytes to normalised numbers.
+"""Image decoding within size limits, crops and normalisation.
 
-All chance is handed in as uniform numbers, so a picture is pure in `draw`."""
+All random numbers are arguments, so results depend only on `draw`.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,12 +19,12 @@ from ...recipe.transforms import IMAGENET_MEAN, IMAGENET_STD
 
 Floats = NDArray[np.floating]
 MODES = {1: "L", 3: "RGB"}  # by the number of channels
-TRIES = 10  # before a random crop gives up and takes the middle
+TRIES = 10  # attempts before a random crop falls back to the center crop
 
 
 def decode(data: bytes, channels: int = 3) -> Image.Image:
     if channels not in MODES:
-        raise ValueError(f"images are read with 1 or 3 channels, not {channels}")
+        raise ValueError(f"channels = {channels} is not supported; use 1 or 3")
     return open_image(data, MODES[channels])
 
 
@@ -34,9 +35,10 @@ def crop_box(
     area: tuple[float, float] = (0.08, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> NDArray[np.int64]:
-    """left, top, right, bottom of a random part: a share of the area and a ratio of the sides, the
-    first of `TRIES` that fits (Szegedy et al. 2014, arXiv:1409.4842, section 6). `uniforms` is
-    (..., TRIES, 4); so any number of boxes at once."""
+    """Return left, top, right, bottom of a random crop with a fraction of the area and an aspect
+    ratio, the first of `TRIES` that fits (Szegedy et al. 2014, arXiv:1409.4842, section 6).
+    `uniforms` is (..., TRIES, 4), for any number of crops at once.
+    """
     boxes, fits = fitting_boxes(width, height, uniforms, area, ratio)
     first = np.take_along_axis(boxes, fits.argmax(-1)[..., None, None], -2)[..., 0, :]
     return np.where(np.asarray(fits.any(-1))[..., None], first, middle_box(width, height, ratio))
@@ -62,7 +64,7 @@ def fitting_boxes(
 
 
 def middle_box(width: int, height: int, ratio: tuple[float, float]) -> NDArray[np.int64]:
-    """The largest part in the middle whose sides have an allowed ratio."""
+    """Return the largest central crop with an allowed aspect ratio."""
     w = min(width, max(1, round(height * ratio[1])))
     h = min(height, max(1, round(width / ratio[0])))
     left = (width - w) // 2
@@ -76,7 +78,7 @@ def random_crop_and_flip(
     rng: np.random.Generator,
     area: tuple[float, float] = (0.08, 1.0),
 ) -> Image.Image:
-    """A random part, mirrored half of the time: what training sees."""
+    """Return a random crop, mirrored with probability 0.5, for training."""
     uniforms = rng.random((TRIES + 1, 4))
     left, top, right, bottom = crop_box(*image.size, uniforms[1:], area).tolist()
     part = image.crop((left, top, right, bottom)).resize((size, size), Image.Resampling.BICUBIC)
@@ -88,11 +90,10 @@ def normalise(
     mean: tuple[float, ...] = IMAGENET_MEAN,
     std: tuple[float, ...] = IMAGENET_STD,
 ) -> NDArray[np.float32]:
-    """(channels, rows, columns), each channel less its mean and divided by its deviation; grey by
-    the middle of the three.
+    """Return the normalised image (channels, rows, columns); grey uses the second of three values.
 
-    Plane by plane and in place: four times as fast as pixel by pixel, and within a few microseconds
-    of one pass over a batch."""
+    Channel by channel and in place: four times as fast as pixel by pixel.
+    """
     pixels = np.asarray(image).reshape(image.height, image.width, -1)
     channels = pixels.shape[-1]
     planes = pixels.transpose(2, 0, 1).astype(np.float32, order="C")
@@ -105,15 +106,15 @@ def normalise(
 def per_channel(values: tuple[float, ...], channels: int) -> NDArray[np.float32]:
     if len(values) != channels and channels > 1:
         raise ValueError(
-            f"the image has {channels} channels, Normalize {len(values)}; give one number per "
-            "channel"
+            f"the image has {channels} channels, but Normalize has {len(values)} values; give one "
+            "per channel"
         )
     middle = values if len(values) == channels else (np.mean(values),)
     return np.array(middle, np.float32)[:, None, None]
 
 
 def usual_transforms(size: int) -> tuple[R.Transform, ...]:
-    """What validation sees of an image where nothing says otherwise."""
+    """Return the default transforms for validation."""
     part = R.RandomResizedCrop(size=size, interpolation="bicubic")
     return *part.for_evaluation(), R.Normalize()
 
@@ -157,7 +158,7 @@ def one_per_channel(numbers: tuple[float, ...], channels: int) -> tuple[float, .
 
 # Not all that Pillow knows: its EPS plugin would start Ghostscript
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-MAX_PIXELS = 1 << 27  # an image larger than this is a bomb
+MAX_PIXELS = 1 << 27  # a larger image is a decompression bomb
 
 
 @contextmanager
@@ -176,7 +177,7 @@ def named_image_errors() -> Iterator[None]:
 
 
 def read_image_header(data: bytes) -> Image.Image:
-    """An image whose pixels are not read yet; ValueError for too many of them."""
+    """Open an image without reading its pixels; ValueError for too many of them."""
     image = Image.open(BytesIO(data), formats=FORMATS)
     if image.width * image.height > MAX_PIXELS:
         raise ValueError(
@@ -232,7 +233,7 @@ def eight_bits(image: Image.Image) -> Image.Image:
     return image
 
 
-# Orientation: cameras write the sensor's rows and say in EXIF how to turn them
+# Orientation: EXIF says how to rotate the sensor's rows
 
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,

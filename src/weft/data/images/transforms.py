@@ -1,8 +1,8 @@
-"""Transforms: what `recipe.transforms` says, done by Pillow and numpy. An image is a PIL image
-until it is normalised.
+"""Image transforms with Pillow and numpy: the implementations of `weft.recipe.transforms`. An image
+is a PIL image until it is normalised.
 
-Boxes are corners x1 y1 x2 y2 in pixels, (N, 4), or None; what an image goes through, its boxes go
-through."""
+Boxes are corners x1 y1 x2 y2 in pixels, (N, 4), or None; they are transformed with their image.
+"""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -81,9 +81,8 @@ def resized_sides(
         new_long = max_size
     if new_short * new_long > MAX_PIXELS:
         raise ValueError(
-            f"an image of {width} × {height} pixels has {new_short * new_long:,} pixels when its "
-            f"shorter side is {new_short}; "
-            "give max_size, or leave the image out"
+            f"an image of {width} × {height} pixels would have {new_short * new_long:,} pixels "
+            f"after a resize of its shorter side to {new_short}; give max_size, or remove the image"
         )
     return (new_short, new_long) if width <= height else (new_long, new_short)
 
@@ -102,8 +101,9 @@ def resize(
 def crop(
     image: Image.Image, boxes_N4: BoxArray, left: int, top: int, sides: tuple[int, int]
 ) -> Transformed:
-    """A part of the image, black where it reaches beyond; boxes are cut at its edges, and those
-    outside of it are gone."""
+    """Return a crop of the image, black outside of it; boxes are clipped at its edges and removed
+    if outside.
+    """
     width, height = sides
     part = image.crop((left, top, left + width, top + height))
     if boxes_N4 is None:
@@ -152,15 +152,15 @@ class RandomCropTransform:
         padding = self.padding
         if padding and image.size != (size, size):  # evaluation sees the whole image, not a part
             raise ValueError(
-                f"RandomCrop(size={size}, padding={padding}) got an image of {image.width} × "
-                f"{image.height}; "
-                f"put Resize(size=({size}, {size})) before it, or leave padding out"
+                f"RandomCrop(size={size}, padding={padding}) needs images of {size} × {size} "
+                f"pixels, not {image.width} × {image.height}; put Resize(size=({size}, {size})) "
+                "before it, or use padding=0"
             )
         room = [side + 2 * padding - size for side in image.size]
         if min(room) < 0:
             raise ValueError(
-                f"an image of {image.width} × {image.height} pixels has no part of "
-                f"RandomCrop.size = {size}; put Resize before it"
+                f"RandomCrop.size = {size} exceeds an image of {image.width} × {image.height} "
+                "pixels; put Resize before it"
             )
         left, top = (int(rng.integers(r + 1)) - padding for r in room)
         return crop(image, boxes_N4, left, top, (size, size))

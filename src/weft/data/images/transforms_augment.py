@@ -1,4 +1,4 @@
-"""Operations of RandAugment and AutoAugment, and colour jitter: all done by Pillow."""
+"""Operations of RandAugment, AutoAugment and colour jitter, with Pillow."""
 
 from collections.abc import Callable
 from math import ceil
@@ -167,7 +167,7 @@ class AutoAugmentTransform:
 
 def refuse_boxes(name: str, boxes_N4: Any) -> None:
     if boxes_N4 is not None:
-        raise ValueError(f"{name} moves images and not their boxes; use ColorJitter")
+        raise ValueError(f"{name} does not support boxes; use ColorJitter")
 
 
 class ColorJitterTransform:

@@ -1,1 +1,1 @@
-"""From sources to shards, once: filters, deduplication, and the tasks that do the work."""
+"""Preparation of data: filters, deduplication and encoding of sources into shards."""

@@ -1,5 +1,4 @@
-"""Keys of rows, by which duplicates are found: the text itself, or bands of its MinHash
-signature."""
+"""Deduplication keys of rows: the text itself, or bands of its MinHash signature."""
 
 import re
 from functools import lru_cache, partial

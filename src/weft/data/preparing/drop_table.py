@@ -1,5 +1,6 @@
-"""Which rows of a piece are dropped, and why: one sealed file per piece,
-`<split>/filter/00042.json`."""
+"""Drop tables: the rows of a piece that filters drop, with the reasons, in one file with a checksum
+per piece, `<split>/filter/00042.json`.
+"""
 
 import base64
 from collections import Counter
@@ -76,7 +77,7 @@ def kept_rows(items: Iterable[SourceItem], dropped: np.ndarray) -> Iterator[Sour
             yield item
             continue
         if number == len(dropped):
-            raise ValueError(f"a source has more rows than when it was filtered; {AGAIN}")
+            raise ValueError(f"a source has more rows than its filter table; {AGAIN}")
         if not dropped[number]:
             yield item
         open_document = item.continues
@@ -85,7 +86,7 @@ def kept_rows(items: Iterable[SourceItem], dropped: np.ndarray) -> Iterator[Sour
     if open_document:
         number += 1
     if number != len(dropped):
-        raise ValueError(f"a source has fewer rows than when it was filtered; {AGAIN}")
+        raise ValueError(f"a source has fewer rows than its filter table; {AGAIN}")
 
 
 class PieceReader:

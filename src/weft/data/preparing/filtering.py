@@ -1,8 +1,8 @@
-"""Filters of a split: scan every piece, compare rows, write one table per piece of what is dropped
-and why.
+"""Filtering of a split: scan every piece, compare rows, write one drop table per piece.
 
-Each stage is a pure function of the stages before it and is written piece by piece, so that any
-number of processes gives the same tables, and a run that was killed continues."""
+Each stage is a pure function of earlier stages and is written piece by piece: any number of
+processes gives the same tables, and interrupted runs resume.
+"""
 
 import tempfile
 from collections import Counter
@@ -43,8 +43,8 @@ def check_filters(source: R.Source, row: R.RowSchema) -> None:
     for value in source.filters:
         if not row.text_columns and not (value.reads_bytes and row.image_columns):
             raise ValueError(
-                f"{type(value).__name__} reads text, and {type(row).__name__} have none; leave it "
-                "out of Source.filters"
+                f"Source.filters: {type(value).__name__} needs text, but {type(row).__name__} has "
+                "none; remove the filter"
             )
 
 
@@ -64,8 +64,9 @@ def filter_rows(
     run: RunTasks,
     part: tuple[int, int] = (0, 1),
 ) -> list[str] | None:
-    """Write the tables of all pieces and return a digest of each; None if the scans of other parts
-    are missing."""
+    """Write the tables of all pieces and return a digest of each; None if scans of other parts are
+    missing.
+    """
     common = [VERSION, to_plain(row), reading_settings(source)]
     tasks = [
         PieceTask(n, piece, digest_plain(common, piece.identity, piece.spans))
@@ -142,7 +143,7 @@ def is_matched(path: Location, fingerprint: str) -> bool:
 def settle(
     split: Location, tasks: list[PieceTask], prints: list[str], matches: list[Location]
 ) -> None:
-    """Write the table of every piece: what the scan says, and the duplicates."""
+    """Write the drop table of every piece from its scan and the duplicates."""
     with ExitStack() as stack:
         files = [open_duplicates(path, stack) for path in matches]
         for first in range(0, len(tasks), PIECES_TOGETHER):
@@ -212,7 +213,7 @@ def write_report(split: Location, source: R.Source, pieces: int) -> list[str]:
 
 
 def remove_scratch(split: Location, pieces: int) -> None:
-    """Remove what only comparing needs, and the tables of longer data."""
+    """Remove the files of the comparison, and tables of earlier, longer data."""
     for path in matching(split / FOLDER, "[0-9]*.*"):
         is_table = path.suffix == ".json"
         if path.stem.isdecimal() and (

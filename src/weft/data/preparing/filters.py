@@ -1,5 +1,6 @@
-"""Quality filters: why a text is dropped, or None. What they count is what the papers count; see
-`recipe.filters`."""
+"""Implementations of quality filters: the reason to drop a text, or None. See
+`weft.recipe.data.filters`.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Work on one piece of a source, and what is said of it while it is done."""
+"""Tasks on one piece of a source, and their progress."""
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +10,9 @@ from ...support.addresses import Location
 
 
 class PieceTask(NamedTuple):
-    """A piece by its number in the source; the fingerprint names everything that its result depends
-    on."""
+    """A piece by its index in the source; the fingerprint identifies everything that its result
+    depends on.
+    """
 
     number: int
     piece: Piece
@@ -25,7 +26,7 @@ class PieceTask(NamedTuple):
 
 
 class WorkerProgress(NamedTuple):
-    """Since the last one: characters tokenised, and the tokenizer's own seconds."""
+    """Progress since the last report: tokenised characters and the tokenizer's own seconds."""
 
     text: int
     busy: float
@@ -35,11 +36,10 @@ Tick = Callable[[WorkerProgress], None]
 
 
 class Job(Protocol):
-    """What all tasks have in common, in plain words, so that it can be sent to another process or
-    machine."""
+    """The settings of all tasks, as plain values that can be sent to another process or machine."""
 
     def open(self) -> Callable[[Any, Tick], None]:
-        """Load what many tasks need, once, and return what works on one of them."""
+        """Load the objects that many tasks need, and return a function that runs one task."""
 
     def _asdict(self) -> dict[str, Any]: ...
 
@@ -54,14 +54,15 @@ def piece_from_json(plain: Any) -> Piece:
 
 @contextmanager
 def named_piece_errors(folder: Location, name: str, piece: Piece) -> Iterator[None]:
-    """Turn what is in the way of a piece into one line."""
+    """Context that converts errors of a piece into one line."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ValueError(
-                f"the disk of {folder} is full: {name} needs about {2 * piece.size / 1e6:.1f} MB "
-                "while it is written; free some space and run it again: finished shards are kept"
+                f"the disk of {folder} is full: writing {name} needs about "
+                f"{2 * piece.size / 1e6:.1f} MB; free some space and run the command again: "
+                "finished shards are kept"
             ) from None
         raise ValueError(f"{error.filename or piece.paths[0]}: {error.strerror or error}") from None
     except LookupError as error:

@@ -1,8 +1,9 @@
-"""Comparing rows: a row is dropped if an earlier one has one of its keys. Each task reads one range
-of hashes from the keys of all pieces, so that memory is bounded by the range, not by the data.
+"""Comparison of rows: a row is dropped if an earlier one has one of its keys. Each task reads one
+range of hashes from the keys of all pieces, so that memory depends on the range, not on the data.
 
-A key takes 21 bytes on disk and MEMORY_PER_KEY bytes while it is compared: a billion documents with
-one key each, 21 GB and 128 ranges."""
+A key takes 21 bytes on disk and MEMORY_PER_KEY bytes in memory: a billion documents with one key
+each take 21 GB and 128 ranges.
+"""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -24,7 +25,7 @@ DIGEST = sha256().digest_size
 
 
 class MatchJob(NamedTuple):
-    """What all ranges have in common."""
+    """The settings of all ranges."""
 
     folder: str  # of the split
     pieces: int

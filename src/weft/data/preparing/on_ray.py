@@ -1,8 +1,9 @@
-"""Tasks on a Ray cluster: the functions that processes run, on the machines of the cluster.
+"""Preparation on a Ray cluster, with the same functions as local processes.
 
 A task is plain text and writes its own result, so that Ray may run it anywhere, and again after a
-machine is lost. The machines need Weft, the sources and the output folder under the same names: a
-shared file system, or addresses such as s3://…"""
+machine is lost. All machines need Weft, and access to the sources and the output directory under
+the same names: a shared file system, or addresses such as s3://…
+"""
 
 import json
 import os
@@ -81,8 +82,8 @@ def run_tasks_on_ray(job: Job, tasks: Sequence[Any], tick: Tick) -> None:
                 tick(WorkerProgress(text, busy))
     except ray.exceptions.RayError as error:
         raise ValueError(
-            f"the Ray cluster stopped a task: {str(error).splitlines()[0]}; run it again to "
-            "continue"
+            f"the Ray cluster stopped a task: {str(error).splitlines()[0]}; run the command again "
+            "to continue"
         ) from None
     finally:
         for task in waiting:

@@ -1,4 +1,4 @@
-"""Ownership of a folder: what `prepare` may write into it, and what it may remove."""
+"""Ownership of directories: which files `prepare` may write and remove."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,9 +14,8 @@ from .jobs import PieceTask
 
 SPLITS = ("train", "valid")
 OTHER = (
-    "holds prepared data of other files or settings, which a run may be reading; give another "
-    "folder, or overwrite it with "
-    "weft prepare --overwrite"
+    "contains prepared data of other files or settings, which a run may be reading; give another "
+    "directory, or overwrite it with weft prepare --overwrite"
 )
 
 
@@ -44,26 +43,26 @@ def is_ours(root: Location, splits: Iterable[str]) -> bool:
 
 
 def check_no_foreign_files(root: Location, splits: Iterable[str]) -> None:
-    """Raise ValueError for a folder with foreign files: nothing may be written between them."""
+    """Raise ValueError for a directory with foreign files, among which nothing may be written."""
     if is_ours(root, splits):
         return
     foreign = next(
         (path for path in root.rglob("*") if not path.is_dir() and path.suffix != ".tmp"), None
     )
-    # asked again after the listing: another process may have begun to prepare the same folder in
-    # between
+    # checked again after the listing: another process may have begun to prepare the same directory
     if foreign is not None and not is_ours(root, splits):
         raise ValueError(
-            f"{root} holds files that weft prepare did not write "
-            f"({str(foreign).removeprefix(str(root)).lstrip('/')}); give a new or empty folder"
+            f"{root} contains files that weft prepare did not write "
+            f"({str(foreign).removeprefix(str(root)).lstrip('/')}); give a new or empty directory"
         )
 
 
 def refuse_strange(folder: Path, *marks: str) -> None:
-    """Raise ValueError for a folder that is not empty and has none of the files (patterns) of ours;
-    a lock alone is a run that never started."""
+    """Raise ValueError for a directory with files, none of which match `ours`; a lock alone is a
+    run that never started.
+    """
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; give a folder")
+        raise ValueError(f"{folder} is a file; give a directory")
     file_names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     strange = next(
         (name for name in file_names if not name.startswith(".") and name != "lock"), None
@@ -72,8 +71,8 @@ def refuse_strange(folder: Path, *marks: str) -> None:
         path.is_file() for mark in marks for path in folder.glob(mark)
     ):
         raise ValueError(
-            f"{folder} holds files that Weft did not write ({strange}); give a new or an empty "
-            "folder"
+            f"{folder} contains files that Weft did not write ({strange}); give a new or empty "
+            "directory"
         )
 
 

@@ -1,5 +1,4 @@
-"""What `prepare` does with a data value, before it does it: its splits, their pieces, and the
-fingerprints of all of it."""
+"""The plan of `prepare`: the splits of a data value, their pieces and fingerprints."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ VERSION = 1  # of the layout on disk
 
 
 class SplitWork(NamedTuple):
-    """A source, what its rows hold, and its pieces."""
+    """A source with its row schema and pieces."""
 
     source: R.Source
     rows: R.RowSchema
@@ -38,8 +37,7 @@ def training_splits(data: R.Data, splits: Splits) -> Splits:
 
 
 def prepared_location(data: R.Data) -> Location:
-    """Return the folder of prepared data: the one that the data name, or one by what they consist
-    of."""
+    """Return the directory of prepared data: `prepared_folder`, or one named by the fingerprint."""
     return locate(data.prepared_folder or Path("prepared") / fingerprint(data))
 
 

@@ -1,5 +1,6 @@
-"""`weft prepare`: from sources to shards, once. Any number of parts on any machines give the same
-bytes; an interrupted run continues."""
+"""`prepare`: converts sources into shards. Any number of processes on any machines gives the same
+bytes; an interrupted run continues.
+"""
 
 import base64
 import os
@@ -70,23 +71,27 @@ def prepare(
     overwrite: bool = False,
     on: Literal["processes", "ray"] = "processes",
 ) -> PreparedData:
-    """Prepare both splits as shards, or open them where they are finished already.
+    """Prepare both splits as shards; finished shards are opened.
 
     Args:
-        data: what to prepare.
-        folder: of the shards, local or in object storage (default: `data.prepared_folder`, else
-            prepared/<fingerprint>). A finished `data.prepared_folder` is used without its sources.
-        shard: (i, n) prepares every n-th piece from the i-th; the process that finds all shards
-            finished writes the index.
-        workers: number of processes (default: the number of cores).
-        report: takes each `PrepareProgress`.
-        verify: whether the SHA-256 of finished shards is compared, and damaged ones are written
-            again.
-        overwrite: whether a finished folder of other data is replaced, which a run may be reading.
-        on: where the work is done: in processes here, or on a Ray cluster."""
+        data: the data to prepare.
+        folder: the directory of the shards, local or in object storage (default:
+            `data.prepared_folder`, else prepared/<fingerprint>). A finished `data.prepared_folder`
+            is used without its sources.
+        shard: (i, n) prepares every n-th piece from the i-th; the process that finishes the last
+            shard writes the index (default: all pieces).
+        workers: the number of processes (default: the number of cores).
+        report: a function that is called with each `PrepareProgress` (default: none).
+        verify: whether to compare the SHA-256 of finished shards and rewrite damaged ones.
+        overwrite: whether to replace a finished directory of other data, which a run may be
+            reading.
+        on: where the work runs: in local processes, or on a Ray cluster.
+    """
     part = shard or (0, 1)
     if not 0 <= part[0] < part[1]:
-        raise ValueError(f"shard = {part[0]} of {part[1]}: give a number from 0 to {part[1] - 1}")
+        raise ValueError(
+            f"shard = ({part[0]}, {part[1]}) is out of range; give an index from 0 to {part[1] - 1}"
+        )
     try:
         splits = plan_splits(data)
     except MissingFile:
@@ -102,7 +107,7 @@ def prepare(
     run = partial(run_stage, workers or available_cores(), on, report)
     dropped = filter_splits(splits, root, run, part, overwrite)
     if dropped is None:
-        return PreparedData(data, root)  # other parts are to be scanned first
+        return PreparedData(data, root)  # other parts must be scanned first
     encoding = prepare_tokenizer_and_labels(data, training, root, report)
     writing = Writing(root, encoding, part, verify, overwrite, data.max_bad_row_fraction)
     for name, split in splits.items():
@@ -113,17 +118,17 @@ def prepare(
 def prepare_for_run(
     data: R.Data, report: ReportProgress | None = None, workers: int | None = None
 ) -> PreparedData:
-    """Prepare the data of a run where this process alone may write them. One of several processes,
-    and a run whose shards are in object storage, use what `weft prepare` has written: training
-    checks it on the first rank."""
+    """Prepare the data of a run if this process is the only writer. One of several processes, and a
+    run whose shards are in object storage, use the result of `weft prepare`; training checks it on
+    the first rank.
+    """
     if started_processes() > 1 or is_remote(data.prepared_folder or ""):
         return locate_prepared(data)
     return prepare(data, report=report, workers=workers)
 
 
 def finished_without_sources(data: R.Data, folder: str | Path | None) -> PreparedData | None:
-    """Return the finished `prepared_folder` of a data value whose sources are missing; None if
-    there is none."""
+    """Return the finished `prepared_folder` of a data value whose sources are missing, else None."""
     if not data.prepared_folder:
         return None
     root = locate(data.prepared_folder)
@@ -133,7 +138,7 @@ def finished_without_sources(data: R.Data, folder: str | Path | None) -> Prepare
 
 
 class Encoding(NamedTuple):
-    """What all pieces need: a tokenizer, and the names of classes."""
+    """The inputs of all pieces: a tokenizer and class names."""
 
     tokenizer: Tokenizer | None
     labels: list[str] | None
@@ -144,7 +149,7 @@ class Encoding(NamedTuple):
 
 
 class Writing(NamedTuple):
-    """How the shards of all splits are written."""
+    """The settings with which the shards of all splits are written."""
 
     root: Location
     encoding: Encoding
@@ -157,14 +162,14 @@ class Writing(NamedTuple):
 def write_split(
     name: str, split: SplitWork, dropped: list[str] | None, writing: Writing, run: RunTasks
 ) -> None:
-    """Write the missing shards of a split, and its index once all of them are there."""
+    """Write the missing shards of a split, and its index once all shards exist."""
     source, rows, work = split
     folder = writing.root / name
     folder.mkdir(exist_ok=True)
     encoding = writing.encoding
     common = [VERSION, to_plain(rows), reading_settings(source), encoding.sha256, encoding.labels]
     tasks = shard_tasks(common, work, dropped)
-    # Asked first: an index that comes later is another process's, of all shards
+    # checked first: an index that appears later was written by another process
     stale = (folder / "index.json").exists()
     if stale and not writing.overwrite:
         check_same_pieces(folder, tasks)
@@ -210,7 +215,7 @@ def shard_tasks(common: list[Any], work: list[Piece], dropped: list[str] | None)
 def filter_splits(
     splits: Splits, root: Location, run: RunTasks, part: tuple[int, int], overwrite: bool
 ) -> DropDigests | None:
-    """Apply the filters of all sources; None if other parts are to be scanned first."""
+    """Apply the filters of all sources; None if other parts must be scanned first."""
     digests: DropDigests = {}
     complete = True
     for name, (source, rows, work) in splits.items():
@@ -227,7 +232,7 @@ def filter_splits(
     return digests if complete else None
 
 
-# What all pieces need: a tokenizer, and the names of classes
+# Tokenizer and class names, which all pieces need
 
 
 def prepare_tokenizer_and_labels(
@@ -275,7 +280,7 @@ def train_tokenizer(
         return None
     if data.tokenizer is None:
         raise ValueError(
-            f"{type(data.rows).__name__} contain text, which needs a tokenizer; give "
+            f"Data.tokenizer is None, but {type(data.rows).__name__} needs one; give "
             "Data(tokenizer=…)"
         )
     pieces = sum(len(split.pieces) for split in training.values())
@@ -315,7 +320,7 @@ def find_labels(
     return sorted_classes(seen)
 
 
-# The index, when all is there
+# The index
 
 
 def write_index(

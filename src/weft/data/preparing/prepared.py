@@ -1,4 +1,6 @@
-"""Prepared data as a value: where the shards are, and which data value they were made from."""
+"""Prepared data as a value: the directory of the shards and the data value that they were made
+from.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -30,9 +32,9 @@ class PreparedData:
     """The shards of a data value. `prepare` writes them; `open_prepared` opens them.
 
     Attributes:
-        data: what the shards were made from.
-        folder: where the shards are, local or in object storage.
-        is_checked: whether the folder has been compared with `data` already.
+        data: the data value of the shards.
+        folder: the directory of the shards, local or in object storage.
+        is_checked: whether the directory has been compared with `data`.
     """
 
     data: R.Data
@@ -41,7 +43,8 @@ class PreparedData:
 
     def check(self, ranks: Ranks = Ranks()) -> None:
         """Raise ValueError on all ranks if the shards are missing, unfinished, or of other settings
-        or files. The first rank compares them: others may lack the sources."""
+        or files. The first rank compares them; others may lack the sources.
+        """
         if self.is_checked:
             return
         if problem := ranks.from_first(partial(find_difference, self.data, self.folder)):
@@ -57,14 +60,14 @@ class PreparedData:
             same = same_files if PATHS_OF_DATA.fullmatch(name) else eq
             if not same(ours.get(name), theirs.get(name)):
                 raise ValueError(
-                    f"{self.folder} was prepared with data.{name} = {ours.get(name)!r}, and the "
-                    f"recipe has {theirs.get(name)!r}; "
-                    "give weft.prepare(recipe.data)"
+                    f"{self.folder} was prepared with data.{name} = {ours.get(name)!r}, but the "
+                    f"recipe has {theirs.get(name)!r}; call weft.prepare(recipe.data)"
                 )
 
     def open(self, split: str = "train") -> Store | MixtureStore | None:
-        """Open a split, one store or one per source of a mixture; None where the data has no such
-        split."""
+        """Open a split: one store, or one per source of a mixture; None if the data has no such
+        split.
+        """
         mixture = getattr(self.data, split)
         stores = {part.name: self.open_part(part) for part in self.data.parts(split)}
         if not isinstance(mixture, R.Mixture):
@@ -101,23 +104,23 @@ class PreparedData:
         return PreparedFolder(str(self.folder)).tokenizer() if self.train.meta.tokenizer else None
 
     def notes(self) -> Iterator[str]:
-        """Yield a line per split with rows that were set aside, and per split with rows that
-        filters dropped."""
+        """Yield a line per split with skipped or filtered rows."""
         yield from quarantine_notes(self.folder)
         yield from report_lines(self.folder)
 
 
 def locate_prepared(data: R.Data) -> PreparedData:
-    """Return the prepared data of a data value without looking at them: training checks them on the
-    first rank."""
+    """Return the prepared data of a data value without reading them; training checks them on the
+    first rank.
+    """
     return PreparedData(data, prepared_location(data))
 
 
 def open_prepared(data: R.Data, ranks: Ranks = Ranks()) -> PreparedData:
-    """Open the shards of a data value, which must be there.
+    """Open the finished shards of a data value.
 
     Args:
-        data: what the shards were made from.
+        data: the data value of the shards.
         ranks: the processes that open them together.
 
     Raises:
@@ -125,7 +128,7 @@ def open_prepared(data: R.Data, ranks: Ranks = Ranks()) -> PreparedData:
     """
     if not isinstance(data, R.Data):
         raise ValueError(
-            f"open_prepared takes the data of a recipe: recipe.data, not {data!r}"[:200]
+            f"open_prepared needs a Data value, such as recipe.data, not {data!r}"[:200]
         )
     prepared = locate_prepared(data)
     prepared.check(ranks)
@@ -133,8 +136,7 @@ def open_prepared(data: R.Data, ranks: Ranks = Ranks()) -> PreparedData:
 
 
 def is_complete(data: R.Data, root: Location) -> bool:
-    """Return whether the folder has everything that a run on these data reads, each part with the
-    rows that it asks for."""
+    """Return whether the directory has all data that a run reads, with the required rows."""
     data_json = read_data_json(root)
     if data_json is None or digest_plain(data_json["rows"]) != digest_plain(to_plain(data.rows)):
         return False
@@ -149,8 +151,9 @@ def is_complete(data: R.Data, root: Location) -> bool:
 
 
 def find_difference(data: R.Data, root: Location) -> str:
-    """Return why a run cannot read a folder that it does not prepare itself: unfinished, or of
-    other settings or files; "" if it can. Without the sources, what the folder holds is used."""
+    """Return why a run cannot read a directory that it does not prepare: unfinished, or of other
+    settings or files; "" if it can. Without the sources, the directory is used unchanged.
+    """
     if not all((root / part.name / "index.json").exists() for part in data.parts("train")):
         return f"{root} is not prepared yet; run weft prepare with this recipe first"
     try:

@@ -1,9 +1,9 @@
-"""The first look at a piece: what the quality filters say of each row, and the keys by which rows
-are compared.
+"""Scan of a piece: the decisions of quality filters, and the deduplication keys of each row.
 
-The keys of a piece lie in one file, sorted by the upper bits of their hashes: the rows that could
-be equal are then found in the same range of every such file, whatever the number of pieces (see
-`match`)."""
+The keys of a piece are in one file, sorted by the upper bits of their hashes, so that rows that
+could be equal are in the same range of every such file, whatever the number of pieces (see
+`match`).
+"""
 
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
@@ -30,7 +30,7 @@ TICK = 1 << 20  # characters between two reports
 
 
 class ScanJob(NamedTuple):
-    """What all pieces of a split have in common, in plain words."""
+    """The settings of all pieces of a split, as plain values."""
 
     folder: str  # of the split
     source: Any
@@ -86,7 +86,7 @@ class Scanner:
 
 
 class ScanResult:
-    """What is found in one piece: in memory, since a piece is small."""
+    """The results of one piece, in memory, since a piece is small."""
 
     def __init__(self) -> None:
         self.reasons: dict[Reason, int] = {}
@@ -123,8 +123,9 @@ class ScanResult:
 
 
 def row_contents(items: Iterator[SourceItem], row: R.RowSchema) -> Iterator[str | bytes | None]:
-    """Yield what the filters see of each row: its text, or the bytes of its images; None for a row
-    without either. The rows of a long document are joined."""
+    """Yield the filters' input per row: its text, or the bytes of its images; None for a row
+    without either. Rows of a long document are joined.
+    """
     parts: list[str] = []
     open_document = False
     for item in items:

@@ -1,4 +1,4 @@
-"""Where the tasks of preparing run, and their progress."""
+"""Execution of preparation tasks in processes or on Ray, with progress."""
 
 import threading
 import time
@@ -13,11 +13,12 @@ SOON = 0.02  # fraction done before the time left is estimated
 
 
 class PrepareProgress(NamedTuple):
-    """Progress of preparing data: characters so far, and the speed of the tokenizer alone beside
-    that of the whole."""
+    """Progress of data preparation: characters so far, the overall speed, and the speed of the
+    tokenizer alone.
+    """
 
     stage: str  # classes, tokenizer, train, valid
-    done: float  # the share, about
+    done: float  # the approximate fraction done
     text: int  # characters
     seconds: float
     tokenizer_seconds: float  # the tokenizer's own seconds, over all workers

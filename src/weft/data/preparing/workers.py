@@ -1,4 +1,4 @@
-"""Processes that share out tasks; the result does not depend on how."""
+"""Worker processes that share tasks; the result does not depend on their number."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def from_wire(text: str) -> Job:
 
 
 def run_tasks(job: Job, tasks: Sequence[Any], workers: int, tick: Tick) -> None:
-    """Run all tasks, in this process or shared out."""
+    """Run all tasks, in this process or in several."""
     if workers <= 1 or len(tasks) <= 1:
         work = job.open()
         for task in tasks:
@@ -66,8 +66,9 @@ def run_worker(
     tick: Tick,
     started: list[subprocess.Popen[str]],
 ) -> None:
-    """One process: a line of JSON for each task, lines of ticks back. It ends when its input does,
-    so it cannot outlive us for long."""
+    """One worker process: JSON lines of tasks in, lines of progress out. It ends when its input
+    does, so it does not outlive this process for long.
+    """
     with subprocess.Popen(
         [sys.executable, "-P", "-m", __name__],
         stdin=subprocess.PIPE,
@@ -79,7 +80,7 @@ def run_worker(
         assert process.stdin
         assert process.stdout
         for line in chain([to_wire(job)], map(json.dumps, left)):
-            with suppress(BrokenPipeError):  # it is gone: then it says nothing either
+            with suppress(BrokenPipeError):  # the process has ended
                 process.stdin.write(line + "\n")
                 process.stdin.flush()
             for answer in map(json.loads, process.stdout):
@@ -90,13 +91,15 @@ def run_worker(
                 tick(WorkerProgress(*answer))
             else:
                 raise ValueError(
-                    f"a worker process ended with code {process.wait()}; run it again to continue"
+                    f"a worker process ended with code {process.wait()}; run the command again to "
+                    "continue"
                 )
 
 
 def worker_main() -> None:
-    """A worker's life: the job, then tasks. Answers are ticks, null for done, or a string for what
-    is wrong."""
+    """Run a worker: it reads the job, then tasks. Replies are progress, null for done, or an error
+    message.
+    """
 
     def say(answer: Any) -> None:
         print(json.dumps(answer), flush=True)

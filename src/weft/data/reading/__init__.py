@@ -1,1 +1,1 @@
-"""Reading: what a file holds, and its rows."""
+"""Reading of files: formats, columns, labels and rows."""

@@ -99,8 +99,8 @@ def find_column(fields: Fields, names: Iterable[str], but: Sequence[str | None] 
 def require_column(fields: Fields, column: str | None, what: str, option: str = "--columns") -> str:
     if column is None:
         raise ValueError(
-            f"which column is the {what}? There are {', '.join(map(repr, fields))}; name it with "
-            f"{option}"
+            f"no column is recognised as the {what}; available: {', '.join(map(repr, fields))}; "
+            f"name it with {option}"
         )
     return column
 

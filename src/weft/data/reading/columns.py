@@ -1,4 +1,4 @@
-"""Detection of columns: by their names, then by their content."""
+"""Detection of the columns of a task, by name and by content."""
 
 import re
 from collections import Counter
@@ -29,8 +29,8 @@ from .image_columns import infer_labelled_images
 
 ENDING = re.compile(r"(ending|choice|option|answer)[_ ]?\d+", re.IGNORECASE)
 ID = re.compile(r"(^|[\s_#])(id|idx|index|guid|uid)$", re.IGNORECASE)
-MAX_CLASSES = 20  # more classes than this are more likely numbers, or names that nobody meant
-SAMPLE_ROWS = 1000  # rows that tell what a column holds
+MAX_CLASSES = 20  # more distinct values are probably not classes
+SAMPLE_ROWS = 1000  # rows by which the content of columns is detected
 
 
 def infer_row_schema(
@@ -44,12 +44,12 @@ def infer_row_schema(
     """Return `row` with the columns of a table.
 
     Args:
-        row: what a row is, with the columns' usual names.
-        rows: of the table.
-        columns: those to read in the row's order, the label last unless `label` names it.
+        row: a row schema with default column names.
+        rows: rows of the table.
+        columns: the columns to read in the row's order, the label last unless `label` names it.
         label: the column of the label.
-        numeric: the label is a number (True), a class (False), or either.
-        pair: two texts are needed.
+        numeric: whether the label is a number (True), a class (False), or either (None).
+        pair: whether two texts are needed.
     """
     rows = typical_first(rows)
     fields = rows[0]
@@ -94,8 +94,8 @@ def infer_labelled_texts(
     if first is None or (second and more[1:]) or (pair and second is None):
         texts = ", ".join(repr(name) for name in (first, second, *more) if name)
         raise ValueError(
-            f"{'two texts' if pair else 'one text or two'} are read, not {texts or 'none'}; "
-            "name them: --columns TEXT [TEXT] LABEL"
+            f"the task needs {'two texts' if pair else 'one or two texts'}, not "
+            f"{texts or 'none'}; name them: --columns TEXT [TEXT] LABEL"
         )
     return replace(row, text=first, second_text=second, label=label)
 
@@ -111,7 +111,10 @@ def infer_pairs(fields: Fields, names: list[str]) -> R.SourceTargetPairs:
     if len(names) == 2:
         return R.SourceTargetPairs(source=names[0], target=names[1])
     if len(fields) < 2:
-        raise ValueError(f"a pair needs two columns; there is only {', '.join(map(repr, fields))}")
+        raise ValueError(
+            f"a pair needs two columns; available: {', '.join(map(repr, fields))}; give a table "
+            "with a source and a target column"
+        )
     source = find_column(fields, SOURCE_COLUMNS)
     target = find_column(fields, TARGET_COLUMNS)
     free = [name for name in fields if not ID.search(name)]
@@ -157,8 +160,8 @@ def infer_choices(rows: Sequence[Fields], names: list[str], label: str | None) -
     endings = names[1:] if names else ending_columns(rows[0])
     if context is None or not endings:
         raise ValueError(
-            "which columns are the context and its endings? Give --columns CONTEXT ENDING ENDING "
-            "… LABEL"
+            "the context and its endings are not recognised among the columns; name them: "
+            "--columns CONTEXT ENDING ENDING … LABEL"
         )
     label = label or infer_label_column(rows, [context, *endings])
     return R.ChoiceQuestions(context=context, endings=tuple(endings), label=label)
@@ -208,8 +211,8 @@ def infer_label_column(
         best = nearest_to_texts(rows, best)
     if len(best) != 1:
         raise ValueError(
-            f"which of {', '.join(map(repr, fields))} is the label? Name the columns: --columns "
-            "TEXT [TEXT] LABEL"
+            f"no column is recognised as the label; available: {', '.join(map(repr, fields))}; "
+            "name the columns: --columns TEXT [TEXT] LABEL"
         )
     return best[0]
 
@@ -260,10 +263,11 @@ def infer_text_columns(rows: Sequence[Fields], but: Sequence[str | None]) -> lis
         name for name in free if looks_like_text(column_values(rows, name), name in usual)
     ]
     if not text_columns and any(isinstance(cell, bytes) for cell in rows[0].values()):
-        raise ValueError("the rows hold images, and no text; give texts")
+        raise ValueError("the rows contain images, not text; give a table of texts")
     if not text_columns:
         raise ValueError(
-            f"none of {', '.join(map(repr, rows[0]))} holds text; name it: --columns TEXT LABEL"
+            f"no column contains text; available: {', '.join(map(repr, rows[0]))}; name it: "
+            "--columns TEXT LABEL"
         )
     return text_columns
 

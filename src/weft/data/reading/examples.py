@@ -1,4 +1,4 @@
-"""The rows of a table that a task learns from: which task, which columns, which classes."""
+"""Examples for fine-tuning: the task, columns and classes of a table."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from .table import Table, Tables, UsableRows
 
 
 class Examples(NamedTuple):
-    """What a task learns from, and the lines that report it."""
+    """Training and validation examples, with notes that report them."""
 
     task: str
     train: R.Source
@@ -64,7 +64,7 @@ def find_examples(tables: Tables, task: str | None = None) -> Examples:
         task: the name of the task (default: the one whose examples the table looks most like).
 
     Raises:
-        ValueError: if no task can be told, or if more rows are bad than may be.
+        ValueError: if no task matches, or if too many rows are bad.
     """
     table, valid, _ = tables
     check_format(table, task)
@@ -103,10 +103,10 @@ def build_examples(tables: Tables, task: str, row: R.RowSchema, summary: str = "
 def check_format(table: Table, task: str | None) -> None:
     """Raise ValueError if the format is that of another task, or holds no text."""
     if table.format == FOLDER.name:  # the names of its files would be taken for texts
-        raise ValueError(f"{table.path} is a folder of images, and no text; give texts")
+        raise ValueError(f"{table.path} is a directory of images, not text; give a file of texts")
     if table.format == TextFormat.name:
         raise ValueError(
-            f"{table.path} is plain text, and {task or 'fine-tuning'} needs rows with columns; "
+            f"{table.path} is plain text, but {task or 'fine-tuning'} needs rows with columns; "
             "give CSV, TSV, JSON lines or Parquet"
         )
     owners = {reader.file_format: reader for reader in members(R.Task) if reader.file_format}
@@ -121,7 +121,9 @@ def check_format(table: Table, task: str | None) -> None:
 
 def check_validation(valid: Table | None) -> None:
     if valid is not None and not valid.rows and not valid.bad:
-        raise ValueError(f"{', '.join(valid.source.paths)}: there is no row to validate on")
+        raise ValueError(
+            f"{', '.join(valid.source.paths)} has no row for validation; give a file with rows"
+        )
 
 
 def infer_task(

@@ -1,4 +1,4 @@
-"""Files: find, open, identify by content, and write atomically."""
+"""File access: find, open, identify by content, and write atomically."""
 
 import codecs
 import gzip
@@ -17,7 +17,7 @@ from ...support.addresses import filesystem, is_remote, named_network_errors
 from ...support.storage import DamagedFile, digest_plain, write_atomically
 
 BLOCK = 1 << 20
-MAX_LINE_BYTES = 1 << 22  # bytes of a line; nothing that people write is longer
+MAX_LINE_BYTES = 1 << 22  # the longest line in bytes
 # Bytes of an archive at a time: those before damage are found, but for the last step's
 STEP = 1 << 14
 UNPACKED = 200  # times the compressed size, at most: text packs to a tenth at best
@@ -32,7 +32,7 @@ PATHS_OF_DATA = re.compile(
 
 
 class MissingFile(ValueError):
-    """No file or folder has this path."""
+    """A file or directory does not exist."""
 
 
 def find(path: str) -> list[str]:
@@ -46,7 +46,8 @@ def find(path: str) -> list[str]:
         if paths := [full] if os.path.exists(full) else sorted(glob(full, recursive=True)):
             return paths
     raise MissingFile(
-        f"no file {path} here ({os.getcwd()}) or under $WEFT_DATA ({home or 'not set'})"
+        f"{path} does not exist in {os.getcwd()} or under $WEFT_DATA ({home or 'not set'}); check "
+        "the path"
     )
 
 
@@ -73,7 +74,7 @@ def find_remote(path: str) -> list[str]:
         else:
             paths = [inner] if system.exists(inner) else []
     if not paths:
-        raise MissingFile(f"no file has the address {path}; check it")
+        raise MissingFile(f"{path} does not exist; check the address")
     return [system.unstrip_protocol(name) for name in paths]
 
 

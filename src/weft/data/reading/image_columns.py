@@ -1,4 +1,4 @@
-"""Detection of the columns of images and of their classes."""
+"""Detection of image columns and their class columns."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -37,7 +37,8 @@ def check_column_order(rows: Sequence[Fields], image: str, label: str) -> None:
     holds_images = (any(is_image(fields.get(name)) for fields in sample) for name in (image, label))
     if tuple(holds_images) == (False, True):
         raise ValueError(
-            f"{label!r} holds images, and {image!r} does not; give --columns {label} {image}"
+            f"column {label!r} contains images, but {image!r} does not; give --columns {label} "
+            f"{image}"
         )
 
 

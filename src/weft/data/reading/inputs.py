@@ -1,4 +1,4 @@
-"""Inputs of a trained model: a table, one text per line, or standard input."""
+"""Inputs for a trained model: a table, one text per line, or standard input."""
 
 import json
 import sys
@@ -22,12 +22,13 @@ from .table import Table, open_table
 
 STANDARD_INPUT = "standard input"
 COMMAND_LINE = "the command line"
-FEW = 5  # lines that tell JSON from text
+FEW = 5  # lines by which JSON is distinguished from text
 
 
 def training_source(data: R.Data) -> R.Source:
-    """Return the source that a run was trained on. Columns named by numbers belong to a table
-    without a header, even if it was split into other files."""
+    """Return the source of a run's training data. Columns named by numbers belong to a table
+    without a header, even if it was split into other files.
+    """
     source = next(data.parts("train")).source
     if not any(map(is_remote, source.paths)):
         # A run may outlive its data
@@ -47,16 +48,17 @@ def open_input(
     max_bad_rows: float = 0.0,
     whole: bool = False,
 ) -> Table:
-    """Open the input of a trained model: what `open_table` reads, else JSON lines, or one text per
-    line in the column `text`.
+    """Open the input of a trained model: a table, else JSON lines, or one text per line in the
+    column `text`.
 
     Args:
-        path: a file or an address; "-" is standard input, which holds JSON lines or texts.
+        path: a file or an address; "-" is standard input, with JSON lines or texts.
         columns: the columns to read (default: inferred).
-        column_names: the names of the columns, where the file has none.
-        reference: the source that the model was trained on.
-        max_bad_rows: the largest fraction of rows that may be set aside.
-        whole: whether texts on standard input are one text."""
+        column_names: the names of the columns if the file has none.
+        reference: the training source of the model.
+        max_bad_rows: the largest fraction of bad rows.
+        whole: whether standard input is one text.
+    """
     if path != "-" and is_table(path):
         return open_table(
             [path],
@@ -83,7 +85,7 @@ def open_input(
 def table_of_rows(
     fields: Iterable[Fields], path: str, format: str, max_bad_rows: float = 0.0
 ) -> Table:
-    """Return rows that are read already as a table; `path` is where they come from, in words."""
+    """Return in-memory rows as a table; `path` describes their origin."""
     rows = [SourceRow(i, one, path=path) for i, one in enumerate(fields)]
     source = R.Source(paths=(path,), format=format)
     return Table(source, max_bad_rows=max_bad_rows, items=(rows, []))
@@ -116,8 +118,9 @@ def has_common_header(lines: Sequence[str]) -> bool:
 
 
 def split_lines(text: str) -> list[tuple[int, str | BadRow]]:
-    """Split at line ends alone: `str.splitlines` also splits at form feeds and Unicode separators,
-    which occur inside texts."""
+    """Split only at line ends: `str.splitlines` also splits at form feeds and Unicode separators,
+    which occur inside texts.
+    """
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return list(enumerate(lines[:-1] if not lines[-1] else lines))
 

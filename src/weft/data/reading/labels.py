@@ -1,4 +1,4 @@
-"""What a column of labels holds: classes, or numbers."""
+"""Detection of label types: classes or numbers."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ def with_tags(row: R.TaggedWords, rows: Sequence[Fields]) -> R.TaggedWords:
     """Return the row schema with all tags of the rows."""
     tags = {tag for fields in rows for tag in class_names(fields.get(row.tags))}
     if not tags:
-        raise ValueError(f"{row.tags} is empty in every row; say --columns WORDS TAGS")
+        raise ValueError(f"{row.tags} is empty in every row; give --columns WORDS TAGS")
     return replace(row, labels=tuple(sorted(tags, key=lambda tag: (tag != "O", tag[2:], tag))))
 
 
@@ -30,8 +30,8 @@ def with_labels(
 
     Args:
         row: the row schema.
-        rows: of the table.
-        task: the name of the task; None: the labels decide.
+        rows: rows of the table.
+        task: the name of the task; None: inferred from the labels.
         allowed: the number of rows that may be bad.
     """
     cells = [
@@ -62,8 +62,8 @@ def looks_like_regression(cells: list[Any], label: str) -> bool:
         return True
     if len(set(numbers)) > MAX_CLASSES:
         raise ValueError(
-            f"{label} has {len(set(numbers))} whole numbers, which may be classes or a measure; "
-            "say --task classify or --task regress"
+            f"{label} has {len(set(numbers))} distinct whole numbers, which may be classes or "
+            "quantities; give --task classify or --task regress"
         )
     return False
 
@@ -83,8 +83,8 @@ def detect_classes(cells: list[Any], label: str, task: str | None, few: float) -
     if task is None and len(once) >= MAX_SINGLETON_CLASSES and len(once) > len(seen) / 2:
         raise ValueError(
             f"{label} has {len(seen)} classes, of which {len(once)} occur once "
-            f"({format_labels(once)}); is it the label? Name another: "
-            "--columns TEXT [TEXT] LABEL, or say --task classify, or --task regress for numbers"
+            f"({format_labels(once)}), so it may not be the label; name another with "
+            "--columns TEXT [TEXT] LABEL, or give --task classify, or --task regress for numbers"
         )
     if len(seen) < 2:
         raise ValueError(

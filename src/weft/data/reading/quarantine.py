@@ -1,4 +1,4 @@
-"""Rows that are set aside: which, why, and how many are too many."""
+"""Quarantine of bad rows: which rows are skipped, why, and when there are too many."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from ...support.registry import named
 from ...support.storage import unseal_json, write_if_changed
 from .files import read_blocks
 
-MAX_BAD_ROWS = 0.001  # of the rows; above it the files are wrong, not a row
+MAX_BAD_ROWS = 0.001  # the largest fraction of bad rows; above it the whole file is likely wrong
 # Bad rows of a small file: at most ten, at most one in twenty, always one
 SMALL_FILE_BAD_ROWS = 10
 ONE_IN = 20
@@ -28,8 +28,9 @@ def check_row(
     labels: tuple[str, ...],
     image_size: ImageSize | None = None,
 ) -> BadRow | None:
-    """Return why a row cannot be used, None if it can; called for each row before it is tokenised.
-    `image_size` checks an image and returns its size (default: after decoding it)."""
+    """Return why a row is unusable, or None; called for each row before it is tokenised.
+    `image_size` checks an image and returns its size (default: after decoding it).
+    """
     from ..images.images import decoded_size
 
     read_size = image_size or decoded_size
@@ -48,20 +49,21 @@ def check_row(
 
 
 def image_bytes(cell: Any) -> bytes:
-    """Encoded bytes, also where a data set wraps them."""
+    """Return encoded bytes, also if a data set wraps them."""
     encoded = cell.get("bytes") if isinstance(cell, dict) else cell
     if not isinstance(encoded, bytes) or not encoded:
         raise ValueError(
             "empty image"
             if encoded == b""
-            else "an image without its bytes; embed the files, or give their folder"
+            else "an image without its bytes; embed the files, or give their directory"
         )
     return encoded
 
 
 def image_path(cell: Any) -> str | None:
-    """Return the name of an image's file, also where a data set keeps it beside the bytes; None
-    where there is none."""
+    """Return the file name of an image, also if a data set stores it with the bytes; None without
+    one.
+    """
     path = cell.get("path") if isinstance(cell, dict) else cell
     return path if path and isinstance(path, str) else None
 
@@ -70,13 +72,14 @@ def image_path(cell: Any) -> str | None:
 
 
 def allowed_bad_rows(rows: int, share: float) -> float:
-    """How many bad rows may be set aside: a share of them all, of a small file a few more; with a
-    share of 0 none."""
+    """Return how many bad rows are allowed: a fraction of all rows, a few more for a small file,
+    none for a fraction of 0.
+    """
     return max(share * rows, min(SMALL_FILE_BAD_ROWS, rows / ONE_IN), 1) if share else 0
 
 
 def bad_row_entry(wrong: BadRow, item: SourceItem, path: str, format: str | None) -> dict[str, Any]:
-    """A bad row as `quarantine.jsonl` has it."""
+    """Return the entry of a bad row in `quarantine.jsonl`."""
     return {
         "file": item.path or path,
         "offset": wrong.offset,
@@ -86,7 +89,7 @@ def bad_row_entry(wrong: BadRow, item: SourceItem, path: str, format: str | None
 
 
 def describe_bad_rows(bad: list[dict[str, Any]]) -> str:
-    """The file of the first bad row, the first few lines or rows, and the first reason."""
+    """Describe bad rows: the file of the first, the first few lines or rows, and the first reason."""
     first = bad[0]
     file = first["file"]
     unit = first.get("unit", "byte")
@@ -107,7 +110,9 @@ def describe_bad_rows(bad: list[dict[str, Any]]) -> str:
 
 
 def line_numbers(path: str, offsets: list[int]) -> list[int]:
-    """The lines, counted from 1, that hold these bytes of the unpacked file, in order."""
+    """Return the numbers, from 1, of the lines that contain these bytes of the unpacked file, in
+    order.
+    """
     offsets = sorted(offsets)
     numbers: list[int] = []
     passed = 0
@@ -122,7 +127,7 @@ def line_numbers(path: str, offsets: list[int]) -> list[int]:
 
 
 def bad_rows_line(rows: int, bad: list[dict[str, Any]], what: str = "") -> str:
-    """One line about the rows that are left out."""
+    """Return one line about the skipped rows."""
     total = rows + len(bad)
     kind = f"{what} rows" if what else "rows"
     return f"{len(bad):,} of {total:,} {kind} set aside ({describe_bad_rows(bad)})"
@@ -131,7 +136,7 @@ def bad_rows_line(rows: int, bad: list[dict[str, Any]], what: str = "") -> str:
 def check_bad_row_limit(
     rows: int, bad: list[dict[str, Any]], share: float, kept_in: Location | None = None
 ) -> None:
-    """Stops where more rows are bad than may be."""
+    """Raise ValueError if too many rows are bad."""
     total = rows + len(bad)
     if not bad or (rows and len(bad) <= allowed_bad_rows(total, share)):
         return
@@ -144,8 +149,8 @@ def check_bad_row_limit(
         )
     if not rows and all(UNKNOWN_CLASS in entry["reason"] for entry in bad):
         raise ValueError(
-            f"no row has one of the expected classes ({describe_bad_rows(bad)}); give data that "
-            "have, or fine-tune on these with weft tune"
+            f"no row has one of the expected classes ({describe_bad_rows(bad)}); give data with "
+            "these classes, or fine-tune on the new classes with weft tune"
         )
     more = f", or allow more with {option}" if rows else ""
     raise ValueError(
@@ -156,7 +161,7 @@ def check_bad_row_limit(
 
 
 def write_quarantine(folder: Location, rows: int, bad: list[dict[str, Any]], share: float) -> None:
-    """Writes what was set aside, and stops where it is too much."""
+    """Write the bad rows to a file, and raise ValueError if there are too many."""
     kept_in = folder / "quarantine.jsonl"
     if bad:
         write_if_changed(kept_in, "".join(json.dumps(entry) + "\n" for entry in bad).encode())
@@ -165,12 +170,12 @@ def write_quarantine(folder: Location, rows: int, bad: list[dict[str, Any]], sha
     check_bad_row_limit(rows, bad, share, kept_in)
     if not rows:
         raise ValueError(
-            f"the source has no rows for {folder}; check its paths, format and fraction"
+            f"the source has no rows for {folder}; check Source.paths, format and fraction"
         )
 
 
 def quarantine_notes(folder: Location) -> list[str]:
-    """A line for each split of prepared data of which rows were set aside."""
+    """Return a line for each split of prepared data with bad rows."""
     notes = []
     for split, index in split_indexes(folder):
         path = split / "quarantine.jsonl"

@@ -1,5 +1,4 @@
-"""Rows of files in memory: one reader and one rule for bad rows, for fine-tuning, evaluation and
-inference."""
+"""Rows of files in memory, with one rule for bad rows in fine-tuning, evaluation and inference."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -20,8 +19,9 @@ def load_source(
     read: ReadPiece | None = None,
     max_rows: int | None = None,
 ) -> tuple[list[SourceRow], BadRowEntries]:
-    """Return all rows, those that `read` keeps, or the first `max_rows`, and those that cannot be
-    read."""
+    """Return all rows, the rows that `read` keeps, or the first `max_rows`, and the unreadable
+    ones.
+    """
     items = (
         (item, piece.paths[0])
         for n, piece in enumerate(split_source(source))
@@ -50,9 +50,9 @@ def check_rows(
     format: str | None,
     image_size: ImageSize | None = None,
 ) -> tuple[list[SourceRow], BadRowEntries]:
-    """Return the rows that a task can use, and the others; `image_size` as for `check_row`."""
-    label_names = tuple(labels or ())
-    return set_aside(rows, lambda item: check_row(row, item, label_names, image_size), format)
+    """Return the usable rows and the others; `image_size` as for `check_row`."""
+    known = tuple(labels or ())
+    return set_aside(rows, lambda item: check_row(row, item, known, image_size), format)
 
 
 def set_aside(
@@ -60,7 +60,7 @@ def set_aside(
     check: Callable[[SourceRow], BadRow | None],
     format: str | None,
 ) -> tuple[list[SourceRow], BadRowEntries]:
-    """Return the rows of which `check` says nothing, and the others."""
+    """Return the rows that `check` accepts, and the others."""
     good = list[SourceRow]()
     bad = BadRowEntries()
     for item in rows:
@@ -73,7 +73,7 @@ def set_aside(
 
 
 def entry_position(entry: dict[str, Any]) -> tuple[str, int]:
-    """Return where a bad row is, by which bad rows are sorted."""
+    """Return the position of a bad row, for sorting."""
     return entry["file"], entry["offset"]
 
 

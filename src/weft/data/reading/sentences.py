@@ -1,7 +1,8 @@
-"""Where sentences end, by one small rule for every language that writes spaces.
+"""Sentence boundaries, by one rule for every language with spaces.
 
-A sentence takes the gap before it along: every tokenizer here cuts at such a gap anyway, so the
-tokens of the sentences, one after another, are those of the whole text."""
+A sentence includes the whitespace before it: every tokenizer here splits at whitespace, so the
+concatenated tokens of the sentences are those of the whole text.
+"""
 
 import re
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Sources: what a `Source` names, divided into pieces of work, and the rows of a piece."""
+"""Pieces of work of a `Source`, and the rows of a piece."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -21,20 +21,21 @@ PIECE_BYTES = 1 << 24  # of a piece: a shard is made in seconds
 
 def format_of(source: R.Source) -> Format:
     if source.format is None:
-        raise ValueError(f"a source without a format: {source.paths[0]}")
+        raise ValueError(f"Source.format is None for {source.paths[0]}; give a format")
     format: Format = named(Format, source.format)
     return format
 
 
 def resolve_source(source: R.Source, row: R.RowSchema) -> R.Source:
-    """The source with its format and that format's options, from the row schema and the files where
-    they are not given."""
+    """Return the source with its format and the format's options, inferred from the row schema and
+    files if not given.
+    """
     source = replace(source, format=source.format or format_for(source, row))
     return format_of(source).complete(source)
 
 
 def format_for(source: R.Source, row: R.RowSchema) -> str:
-    """The usual format of such rows, unless the name of the file allows others only."""
+    """Return the default format of a row schema, unless the file name implies others."""
     path = source.paths[0] if source.paths else ""
     usual = row.default_format(source.paths)
     likely = [format.name for format in formats_by_suffix(path)]
@@ -52,13 +53,13 @@ def is_table_with_folder(paths: Sequence[str]) -> bool:
 
 
 def split_source(source: R.Source) -> list[Piece]:
-    """The work that a source is: a pure function of its files."""
+    """Return the pieces of a source, a pure function of its files."""
     if not source.paths:
         raise ValueError("Source.paths is empty; name at least one file")
     if source.fraction[0] >= source.fraction[1]:
         raise ValueError(
-            f"Source.fraction = {source.fraction}: give a start and a larger end, such as (0.0, "
-            "0.9)"
+            f"Source.fraction = {source.fraction} is empty; give a start and a larger end, such as "
+            "(0.0, 0.9)"
         )
     whole = source if source.split_seed is None else replace(source, fraction=WHOLE)
     return format_of(source).pieces(whole, PIECE_BYTES)
@@ -67,7 +68,7 @@ def split_source(source: R.Source) -> list[Piece]:
 def read_piece(
     source: R.Source, piece: Piece, columns: tuple[str, ...] = ()
 ) -> Iterator[SourceItem]:
-    """The rows of a piece in the files' order, bad ones in their place."""
+    """Yield the rows of a piece in the files' order, with bad ones in place."""
     if source.split_seed is None:
         return format_of(source).read(piece, source, columns)
     items = format_of(source).read(piece, replace(source, fraction=WHOLE), columns)
@@ -87,13 +88,14 @@ def keep_fraction(
 
 
 def row_position(seed: int, path: str, offset: int) -> float:
-    """Return where a row is in a random order, from 0 to 1: a pure function of the seed, the name
-    of its file and its place there."""
+    """Return a row's position in a random order, from 0 to 1: a pure function of the seed, its file
+    name and its position in the file.
+    """
     return random_position(seed, os.path.basename(path), offset)
 
 
 def reading_settings(source: R.Source) -> Any:
-    """All that decides how its bytes are read and which rows are kept, without where they are."""
+    """Return all settings that determine the rows of a source, without the paths of its files."""
     settings = {name: plain for name, plain in to_plain(source).items() if name != "paths"}
     if not source.filters:  # as written before there were filters
         del settings["filters"]

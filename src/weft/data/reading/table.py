@@ -1,4 +1,4 @@
-"""What files hold: format, columns, rows, row schema, classes and bad rows."""
+"""Tables: format, columns, rows, row schema, classes and bad rows of files."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -27,28 +27,28 @@ SAMPLE_ROWS = 2000  # of a table that need not be read to its end
 
 
 class UsableRows(NamedTuple):
-    """The rows that a task can use, and those that are set aside."""
+    """The usable rows of a task, and the bad ones."""
 
     rows: list[SourceRow]
     bad: BadRowEntries
 
     def notes(self, what: str = "") -> tuple[str, ...]:
-        """Return a line about the rows that are set aside, if there are any."""
+        """Return a line about the bad rows, if any."""
         return (bad_rows_line(len(self.rows), self.bad, what),) if self.bad else ()
 
 
 class Table:
-    """Files that have been inspected. Rows are read when they are first needed, and once.
+    """Inspected files. Rows are read on first access, once.
 
     Attributes:
-        source: the files, with their format, header, delimiter and names of columns.
-        requested: the columns to read, the label last unless `label` names it; (): they are
-            inferred.
+        source: the files, with their format, header, delimiter and column names.
+        requested: the columns to read, the label last unless `label` names it; (): inferred.
         label: the column of the label; None: the last of `requested`, or inferred.
-        max_bad_rows: the largest fraction of rows that may be set aside.
-        expected: what a row is, where a task or a model says it.
+        max_bad_rows: the largest fraction of bad rows.
+        expected: the row schema of a task or model, if any.
 
-    `items` are the rows and the bad ones of what is read already, such as standard input."""
+    `items` are rows and bad rows that are already read, such as standard input.
+    """
 
     def __init__(
         self,
@@ -111,7 +111,9 @@ class Table:
         read = self.first_rows(count)
         check_bad_row_limit(len(read.rows), read.bad, self.max_bad_rows)
         if not read.rows:
-            raise ValueError(f"{', '.join(self.source.paths)}: there is no row that can be read")
+            raise ValueError(
+                f"{', '.join(self.source.paths)} has no readable row; check the file and its format"
+            )
         return read
 
     def require_rows(self) -> list[Fields]:
@@ -202,7 +204,7 @@ class Table:
 
     @property
     def facts(self) -> R.TableFacts:
-        """What the table looks like, which each task scores."""
+        """The properties of the table, by which each task scores it."""
         fields = typical_first(self.examined)[0]
         lists = sum(isinstance(cell, list) for cell in fields.values())
         endings = len(ending_columns(fields))
@@ -211,13 +213,14 @@ class Table:
     def row_schema(
         self, task: type[R.Task], name: str = "", row: R.RowSchema | None = None
     ) -> R.RowSchema:
-        """Return which columns a task reads: those that are requested, else by their names, then by
-        what they hold.
+        """Return the row schema of a task: the requested columns, else those detected by name and
+        content.
 
         Args:
             task: the task.
             name: one of its names on the command line.
-            row: what a row is (default: what is expected, or what the task usually reads)."""
+            row: a row schema (default: `expected`, or the task's default).
+        """
         row = row or self.expected or self.usual_schema(task)
         return task.infer_rows(self.examined, self.requested, self.label, name, row)
 
@@ -284,12 +287,12 @@ class Table:
 
 
 class Tables(NamedTuple):
-    """What is trained on, and what validates.
+    """Training and validation tables.
 
     Attributes:
         train: the training data.
-        valid: the validation data; None: a part of the training data is held out.
-        seed: of the rows that are held out.
+        valid: the validation data; None: a part of the training data.
+        seed: the seed that selects held-out rows.
     """
 
     train: Table
@@ -313,25 +316,25 @@ def open_table(
     assume_header: bool = False,
     max_bad_rows: float = MAX_BAD_ROWS,
 ) -> Table:
-    """Inspect files: their format, and the header, the delimiter and the names of their columns.
+    """Inspect files: their format, header, delimiter and column names.
 
     Args:
-        paths: files, folders, patterns or addresses.
+        paths: files, directories, globs or addresses.
         columns: the columns to read, in the order of the row schema, the label last (default:
             inferred).
-        column_names: the names of the columns, where the files have none.
+        column_names: the names of the columns if the files have none.
         label: the column of the label (default: the last of `columns`, or inferred).
-        expected: what a row is, where a task or a model says it.
-        reference: the source that a model was trained on, which these files probably look like.
-        assume_header: whether a first line that may be a header is one, as in files for a model
-            that is trained.
-        max_bad_rows: the largest fraction of rows that may be set aside.
+        expected: the row schema of a task or model, if any.
+        reference: the training source of a model, which these files probably resemble.
+        assume_header: whether an ambiguous first line is a header, as in training files.
+        max_bad_rows: the largest fraction of bad rows.
 
     Raises:
-        ValueError: if a file is missing, or if no format recognises it."""
+        ValueError: if a file is missing or in no known format.
+    """
     files = [paths] if isinstance(paths, str | PathLike) else list(paths)
     if not files:
-        raise ValueError("paths is empty; give a file, or several")
+        raise ValueError("paths is empty; give at least one file")
     columns = [columns] if isinstance(columns, str) else list(columns)
     source = R.Source(
         paths=tuple(os.fspath(file) for file in files), column_names=tuple(column_names)

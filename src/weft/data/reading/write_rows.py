@@ -1,4 +1,4 @@
-"""Rows written to a file, in the format of its ending."""
+"""Writing of rows to a file, in the format of its suffix."""
 
 import csv
 import json
@@ -11,8 +11,9 @@ from ...recipe.data.formats import Fields
 
 
 def write_rows(path: str, rows: Sequence[Fields]) -> None:
-    """By the ending: .csv, .tsv, .json, .parquet; else JSON lines. In .csv and .tsv an object is a
-    column a name, a list is JSON."""
+    """Write rows by suffix: .csv, .tsv, .json, .parquet; else JSON lines. In .csv and .tsv, objects
+    become one column per name, and lists JSON.
+    """
     suffix = Path(path).suffix.lower()
     rows = [flatten_row(row) for row in rows] if suffix in (".csv", ".tsv") else rows
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -51,7 +52,7 @@ def write_parquet(path: str, columns: dict[str, list[Any]]) -> None:
 
 
 def check_tsv_cells(path: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Tabs and line ends part a .tsv, which has no quotes."""
+    """Raise ValueError for tabs and line ends, which .tsv cannot quote."""
     wrong = next((cell for row in rows for cell in row if re.search(r"[\t\r\n]", str(cell))), None)
     if wrong is not None:
         raise ValueError(

@@ -1,1 +1,1 @@
-"""Prepared rows on disk and in memory: written once, memory-mapped when read."""
+"""Shards: prepared rows on disk, memory-mapped when read, or in memory."""

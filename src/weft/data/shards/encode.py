@@ -1,4 +1,4 @@
-"""Rows of a source to columns of a shard, one small class per row schema."""
+"""Encoders, one per row schema: from rows of a source to columns of a shard."""
 
 from typing import Any, Protocol
 
@@ -67,7 +67,7 @@ class DocumentEncoder:
             fields
             + ([("sentences", pa.large_list(pa.uint32()))] if row.sentence_boundaries else [])
         )
-        self.open = 0  # tokens of the document that is not at its end
+        self.open = 0  # tokens of an unfinished document
         self.stop = [tokenizer.special["eos"]] if "eos" in tokenizer.special else []
 
     def __call__(self, rows: list[SourceRow]) -> Columns:
@@ -80,7 +80,7 @@ class DocumentEncoder:
         values, ends = self.tokenizer.encode_many([part for block in parts for part in block])
         last = np.cumsum([len(block) for block in parts]) - 1  # the last sentence of each block
         done = np.array([not row.continues for row in rows])
-        places = ends[last]  # where blocks end, without end tokens
+        places = ends[last]  # the ends of blocks, without end tokens
         if self.stop:
             values = np.insert(values, places[done], self.stop[0])
             places = places + np.cumsum(done)

@@ -1,5 +1,4 @@
-"""Rows in memory with the interface of prepared data: tokenised by the same encoders, never
-written."""
+"""Rows in memory with the interface of prepared data: the same encoders, no files."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from .store import DataInfo, Shard, Store, holds_tokens
 
 
 class InMemoryStore(Store):
-    """A split with one shard in memory."""
+    """A split of one shard in memory."""
 
     def __init__(
         self,

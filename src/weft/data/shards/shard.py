@@ -1,5 +1,6 @@
-"""A shard: one Arrow file of one record batch, made column by column with bounded memory, under its
-name only when it is whole."""
+"""A shard: one Arrow file with one record batch, built column by column in bounded memory and
+renamed when complete.
+"""
 
 import mmap
 import os
@@ -20,8 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Column:
-    """Values, and for each level of lists the places where they end. Bytes are lists of bytes to
-    this class."""
+    """The values of a column and, per level of lists, their ends. Bytes are lists of bytes here."""
 
     def __init__(self, kind: Any, folder: Path | None) -> None:
         self.kind = kind
@@ -42,8 +42,9 @@ class Column:
             file.write(np.zeros(1, np.int64).tobytes())
 
     def extend(self, values: Array, *ends: Array) -> None:
-        """`ends` from the innermost level out, counted in this call; values after the last end
-        start the next list."""
+        """Append values; `ends` are per level, innermost first, relative to this call. Values after
+        the last end start the next list.
+        """
         assert len(ends) == self.depth
         for level, array in enumerate((values.astype(self.leaf, copy=False), *ends)):
             shifted = array if not level else array.astype(np.int64) + self.counts[level - 1]
@@ -52,7 +53,7 @@ class Column:
             self.counts[level] += len(array)
 
     def array(self) -> Any:
-        """As Arrow sees it, from files that the system keeps in memory as it can."""
+        """Return the column as an Arrow array, memory-mapped from temporary files."""
         buffers = []
         for file in self.files:
             file.flush()
@@ -77,8 +78,9 @@ def build_arrow_array(kind: Any, buffers: list[Any], counts: list[int]) -> Any:
 
 
 class ShardWriter:
-    """`extend` with columns, then leave the block: the file is there. Left by an error, nothing
-    is."""
+    """Context that writes a shard by `extend`. The file exists after the block, unless it raised an
+    error.
+    """
 
     def __init__(self, path: Location, schema: Any) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""A shard from its piece: a pure function of it."""
+"""Building of a shard from its piece, as a pure function."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -17,11 +17,11 @@ from .shard import ShardWriter
 
 BATCH = 1 << 20  # characters that are tokenised together
 NEEDED = {"file", "sha256", "bytes", "fingerprint"}
-MANY = 10_000  # bad rows of one piece: enough to see that it is not what it should be
+MANY = 10_000  # bad rows after which the whole piece is rejected
 
 
 class SplitJob(NamedTuple):
-    """What all pieces of a split have in common, in plain words."""
+    """The settings of all pieces of a split, as plain values."""
 
     folder: str
     source: Any
@@ -35,7 +35,7 @@ class SplitJob(NamedTuple):
 
 
 class ShardBuilder:
-    """Everything that is loaded once for many pieces."""
+    """The objects loaded once for many pieces."""
 
     def __init__(self, job: SplitJob) -> None:
         self.job = job
@@ -47,8 +47,8 @@ class ShardBuilder:
         self.labels = None if job.labels is None else tuple(job.labels)
 
     def build(self, plain: Any, tick: Tick) -> None:
-        """Write a shard and, last, its facts: a shard without them is not finished. What is in its
-        way raises one line.
+        """Write a shard and, last, its facts; a shard without them is unfinished. Errors have one
+        line.
         """
         task = PieceTask.from_json(plain)
         path = self.folder / f"{task.number:05d}.arrow"
@@ -90,7 +90,7 @@ class ShardBuilder:
     def usable_rows(
         self, items: list[SourceItem], piece: Piece, bad: list[dict[str, Any]]
     ) -> list[SourceRow]:
-        """Return the rows that can be used, and append the others to `bad`."""
+        """Yield the usable rows, and append the others to `bad`."""
         rows = []
         for item in items:
             if isinstance(item, BadRow):
@@ -104,7 +104,7 @@ class ShardBuilder:
         return rows
 
     def check_bad_rows(self, good: int, bad: list[dict[str, Any]]) -> None:
-        """Raise ValueError where so many rows are bad that the piece is not what it should be."""
+        """Raise ValueError if too many rows are bad for a valid piece."""
         total = good + len(bad)
         if len(bad) > max(MANY, allowed_bad_rows(total, self.job.max_bad_rows)):
             raise ValueError(
@@ -113,8 +113,9 @@ class ShardBuilder:
 
 
 def shard_facts(split: Location, task: PieceTask, verify: bool = False) -> dict[str, Any] | None:
-    """What a finished shard says of itself, if it was made from this very piece; `verify` also
-    compares its SHA-256."""
+    """Return the facts of a finished shard of this piece, else None; `verify` also compares its
+    SHA-256.
+    """
     path = split / f"{task.number:05d}.arrow"
     shard = read_shard_facts(path.with_suffix(".json"))
     if shard is None or shard["fingerprint"] != task.fingerprint:
@@ -130,7 +131,7 @@ def shard_facts(split: Location, task: PieceTask, verify: bool = False) -> dict[
 
 
 def read_shard_facts(path: Location) -> dict[str, Any] | None:
-    """The facts in a file, if it is one that `ShardBuilder.shard` wrote."""
+    """Return the facts in a file that `ShardBuilder.shard` wrote, else None."""
     try:
         text = path.read_text()
         content = unseal_json(text)
@@ -144,7 +145,7 @@ def read_shard_facts(path: Location) -> dict[str, Any] | None:
 
 
 def batches(items: Iterator[SourceItem]) -> Iterator[tuple[list[SourceItem], int]]:
-    """Rows of about a megabyte together, with their size."""
+    """Yield rows of about a megabyte together, with their size."""
     rows: list[SourceItem] = []
     size = 0
     for item in items:

@@ -1,8 +1,9 @@
-"""Local copies of shards that lie in object storage, in $WEFT_CACHE or ~/.cache/weft.
+"""The cache of shards from object storage, in $WEFT_CACHE or ~/.cache/weft.
 
-Data may be larger than the disk: before a download the copies that were read longest ago are
-removed until the new one fits into $WEFT_CACHE_GB, or leaves a twentieth of the disk free. A file
-that another process has open stays readable until it closes it."""
+Data may be larger than the disk: before a download, the least recently read copies are removed
+until the new one fits into $WEFT_CACHE_GB, or leaves a twentieth of the disk free. A file that
+another process has open stays readable until it closes it.
+"""
 
 import hashlib
 import os
@@ -20,33 +21,33 @@ def cache_root() -> Path:
 
 
 def cached_file(address: str, fingerprint: str, name: str) -> Path:
-    """Return where the copy of a file of prepared data lies."""
+    """Return the path of the local copy of a file."""
     folder = hashlib.sha256(f"{address} {fingerprint}".encode()).hexdigest()[:24]
     return cache_root() / folder / name
 
 
 def cache_limit() -> float | None:
-    """Return the bytes that the copies may take; None: as many as the disk has room for."""
+    """Return the largest size of all copies in bytes; None: limited by the disk."""
     gigabytes = os.environ.get("WEFT_CACHE_GB", "")
     try:
         limit = float(gigabytes) if gigabytes else None
     except ValueError:
         limit = -1.0
     if limit is not None and not limit > 0:
-        raise ValueError(f"WEFT_CACHE_GB={gigabytes}: give a number of gigabytes above 0")
+        raise ValueError(f"WEFT_CACHE_GB={gigabytes} must be a number above 0, in gigabytes")
     return None if limit is None else limit * 1e9
 
 
 def read_times(root: Path) -> Iterator[tuple[float, int, Path]]:
-    """Yield when each copy was last read, its size and its path."""
+    """Yield the last access, size and path of each copy."""
     for path in root.rglob(f"*{SUFFIX}"):
-        with suppress(FileNotFoundError):  # another process makes room too
+        with suppress(FileNotFoundError):  # another process removes copies too
             status = path.stat()
             yield max(status.st_atime, status.st_mtime), status.st_size, path
 
 
 def make_room(size: int) -> None:
-    """Remove the copies that were read longest ago, until `size` bytes more fit."""
+    """Remove the least recently read copies until `size` more bytes fit."""
     root = cache_root()
     limit = cache_limit()
     copies = sorted(read_times(root))
@@ -71,6 +72,6 @@ def fits(root: Path, size: int, used: int, limit: float | None) -> bool:
 
 def no_room(where: str, size: int) -> ValueError:
     return ValueError(
-        f"{where} has no room for a shard of {size:,} bytes; give more, or set WEFT_CACHE to a "
+        f"{where} has no space for a shard of {size:,} bytes; free some, or set WEFT_CACHE to a "
         "larger disk"
     )

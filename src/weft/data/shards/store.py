@@ -1,4 +1,4 @@
-"""Prepared data: Arrow shards in a folder, memory-mapped when they are first read."""
+"""The store of prepared data: Arrow shards in a directory, memory-mapped on first access."""
 
 import base64
 import hashlib
@@ -49,8 +49,9 @@ class ShardEntry(NamedTuple):
 
 
 def open_store(folder: str | Location, split: str = "train") -> "Store":
-    """Open a split. `folder` is local or an fsspec address, whose shards are downloaded when they
-    are first read."""
+    """Open a split. `folder` is a directory or an fsspec address, whose shards are downloaded on
+    first access.
+    """
     return Store(PreparedFolder(str(folder)), split)
 
 
@@ -66,7 +67,7 @@ class PreparedFolder:
         try:
             return (self.location / name).read_text(encoding="utf-8")
         except (FileNotFoundError, UnicodeDecodeError) as error:
-            wrong = "is missing: the data is not prepared completely"
+            wrong = "is missing: the data is not completely prepared"
             if isinstance(error, UnicodeDecodeError):
                 wrong = "is damaged (no text)"
             raise ValueError(f"{self.address}/{name} {wrong}; {AGAIN}") from None
@@ -130,8 +131,9 @@ def read_meta(folder: PreparedFolder) -> DataInfo:
 
 
 class Store:
-    """One split. Positions are found by bisection over the shards, so that no access costs more as
-    the data grows."""
+    """One split. Positions are found by bisection over the shards, so the cost of an access does
+    not grow with the data.
+    """
 
     def __init__(self, folder: PreparedFolder, split: str) -> None:
         index = folder.read_sealed_json(f"{split}/index.json")
@@ -148,8 +150,8 @@ class Store:
         self.opened: OrderedDict[int, Shard] = OrderedDict()
         if index["rows"] != len(self):
             raise ValueError(
-                f"{folder.address}/{split}/index.json counts {index['rows']} rows, its shards "
-                f"{len(self)}; {AGAIN}"
+                f"{folder.address}/{split}/index.json says {index['rows']} rows, but its shards "
+                f"have {len(self)}; {AGAIN}"
             )
 
     def __len__(self) -> int:
@@ -323,8 +325,9 @@ class Shard:
 
 
 def memory_map(path: Path) -> pa.RecordBatch:
-    """Memory-map an Arrow file. It is a stream between two magic numbers: read as a stream, it
-    takes no threads and a third of the time."""
+    """Memory-map an Arrow file. Reading it as a stream starts no threads and takes a third of the
+    time.
+    """
     with path.open("rb") as file:
         memory = mmap(file.fileno(), 0, access=ACCESS_READ)
     if memory[:6] != MARK or memory[-6:] != MARK:

@@ -1,1 +1,1 @@
-"""Text to ids: tokenizers, their training, and conversations as tokens."""
+"""Tokenization: tokenizers, their training, and conversations as tokens."""

@@ -1,5 +1,6 @@
-"""BPE-dropout: a word is segmented differently each time, by leaving out some merges at random
-(Provilkov et al. 2020, arXiv:1910.13267, algorithm 1)."""
+"""BPE-dropout: random segmentations of a word by skipping merges (Provilkov et al. 2020,
+arXiv:1910.13267, algorithm 1).
+"""
 
 import json
 from functools import lru_cache
@@ -21,8 +22,8 @@ class BPEDropout:
         model = json.loads(tokenizer)["model"]
         if model["type"] != "BPE" or not model["merges"]:
             raise ValueError(
-                f"bpe_dropout = {dropout}: only a BPE tokenizer has merges, and this one is "
-                f"{model['type']}; set bpe_dropout=0 or train a BPE tokenizer"
+                f"bpe_dropout = {dropout} needs a BPE tokenizer, not {model['type']}; set "
+                "bpe_dropout=0 or train a BPE tokenizer"
             )
         self.dropout = dropout
         self.ids = model["vocab"]

@@ -1,5 +1,6 @@
-"""Conversations and preferred answers as tokens. Special tokens come from the template alone, never
-from what somebody says."""
+"""Conversations and preferences as tokens. Special tokens come only from the template, never from
+the content of messages.
+"""
 
 from collections.abc import Sequence
 from functools import cached_property

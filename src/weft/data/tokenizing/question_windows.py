@@ -1,5 +1,6 @@
-"""Questions on long contexts: windows overlap, so that every answer is whole in one (BERT,
-arXiv:1810.04805, section 4.2)."""
+"""Questions on long contexts, split into overlapping windows, so that one window contains the whole
+answer (BERT, arXiv:1810.04805, section 4.2).
+"""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -28,8 +29,8 @@ def question_windows(
     width = row.max_length - marks - len(question)
     if width < 1:
         raise ValueError(
-            f"ContextQuestions.max_length = {row.max_length} leaves no room for a context beside "
-            f"{len(question)} tokens of question; use longer windows"
+            f"ContextQuestions.max_length = {row.max_length} is too short for a context after "
+            f"{len(question)} tokens of question; give a larger max_length"
         )
     first, last = answer_token_span(spans, fields["answer_start"], fields["answer_end"])
     step = min(row.stride, width)

@@ -1,5 +1,6 @@
 """Tokenizers: text to ids and back. Each is a standard `tokenizer.json`; bytes and characters are
-looked up with numpy."""
+encoded with numpy.
+"""
 
 import hashlib
 import json
@@ -22,7 +23,7 @@ from ...support.storage import write_atomically
 
 Array = np.ndarray[Any, Any]
 SPECIAL_TOKENS = ("pad", "unk", "bos", "eos", "mask")  # ids 0 to 4
-# As files call them, ours first
+# Names in tokenizer files, Weft's first
 SPECIAL_TOKEN_NAMES = {
     "pad": ("<pad>", "[PAD]"),
     "unk": ("<unk>", "[UNK]"),
@@ -30,7 +31,7 @@ SPECIAL_TOKEN_NAMES = {
     "eos": ("</s>", "[SEP]", "<|end_of_text|>", "<eos>", "<|endoftext|>"),
     "mask": ("<mask>", "[MASK]"),
 }
-PROBE = "A word, wörd 你好 😀 1.\n"  # encoded once on loading: a broken file shows itself then
+PROBE = "A word, wörd 你好 😀 1.\n"  # encoded once on loading, to detect a broken file
 CAPITAL_MARK = "↑"  # a capital, where they are marked: "↑ a"; text that has this is decoded as "A"
 
 
@@ -39,8 +40,9 @@ GAPS = 1 << 20  # ids without a token, at most: arrays have a place for each id
 
 @contextmanager
 def library(what: str) -> Iterator[None]:
-    """Turn errors of the tokenizers library into a ValueError of one line. A panic of its Rust code
-    is a BaseException, which callers do not expect."""
+    """Context that converts errors of the tokenizers library into a one-line ValueError. A panic of
+    its Rust code is a BaseException, which callers do not expect.
+    """
     try:
         yield
     except BaseException as error:
@@ -55,7 +57,7 @@ def library(what: str) -> Iterator[None]:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Silence standard error: a panic prints there before it can be caught."""
+    """Context that silences standard error: a panic prints there before it can be caught."""
     sys.stderr.flush()
     stderr = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -116,7 +118,7 @@ def byte_letters() -> list[str]:
 
 
 class Tokenizer:
-    """A `tokenizer.json`. The name of a special token inside a text does not become that token."""
+    """A `tokenizer.json`. The text of a special token inside a text is not converted to that token."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -128,7 +130,7 @@ class Tokenizer:
         self.size = max(vocabulary.values(), default=-1) + 1
         if not 0 < self.size <= len(vocabulary) + GAPS:
             raise ValueError(f"it numbers its {len(vocabulary):,} tokens up to {self.size - 1:,}")
-        self.limit: int | None = None  # ids that the model beside it knows, where these are fewer
+        self.limit: int | None = None  # the model's number of ids, if it has fewer
         self.dtype = np.dtype(np.uint16 if self.size <= 1 << 16 else np.uint32)
         ids_of_special = {
             mark: [vocabulary[name] for name in SPECIAL_TOKEN_NAMES[mark] if name in vocabulary]
@@ -168,7 +170,7 @@ class Tokenizer:
         is_folder = path.suffix != ".json" if isinstance(path, ObjectPath) else path.is_dir()
         path = path / "tokenizer.json" if is_folder else path
         if not (path.exists() if isinstance(path, ObjectPath) else os.path.lexists(path)):
-            raise ValueError(f"{path} does not exist; give a tokenizer.json or the folder of one")
+            raise ValueError(f"{path} does not exist; give a tokenizer.json or its directory")
         if isinstance(path, ObjectPath):
             text = path.read_text()
         else:
@@ -184,8 +186,9 @@ class Tokenizer:
             ) from None
 
     def probe(self) -> None:
-        """Raise what the library panics with on an ordinary text; a text that the vocabulary lacks
-        is not an error of the file."""
+        """Raise the library's errors on an ordinary text; a text that the vocabulary lacks is not
+        an error of the file.
+        """
         if self.table is None:
             for ask in (
                 lambda: self.inner.decode(self.inner.encode(PROBE).ids),
@@ -219,7 +222,7 @@ class Tokenizer:
         ), ends
 
     def replace_forged_specials(self, ids: Array) -> Array:
-        """Replace special tokens that the text itself spells out."""
+        """Replace ids of special tokens whose text occurs in the input."""
         self.within(ids)
         return (
             np.where(np.isin(ids, self.forgeable_ids), ids.dtype.type(self.special["unk"]), ids)
@@ -231,10 +234,9 @@ class Tokenizer:
         """Return the ids; ValueError if one is outside the model's vocabulary."""
         if self.limit is not None and len(ids) and (largest := int(max(ids))) >= self.limit:
             raise ValueError(
-                f"the token {self.inner.id_to_token(largest)!r} has the id {largest:,}, but the "
-                "model beside this tokenizer "
-                f"knows ids below {self.limit:,}; put the tokenizer there that the model was "
-                "trained with"
+                f"token {self.inner.id_to_token(largest)!r} has the id {largest:,}, but the model "
+                f"has only ids below {self.limit:,}; use the tokenizer that the model was trained "
+                "with"
             )
         return ids
 
@@ -251,8 +253,8 @@ class Tokenizer:
         if not self.byte_level and (ids < 0).any():
             if "unk" not in self.special:
                 raise ValueError(
-                    f"the character {chr(places[ids < 0][0])!r} is not in the training text; "
-                    "CharacterTokenizer(special_tokens=True) has an unknown"
+                    f"character {chr(places[ids < 0][0])!r} is not in the training text; use "
+                    "CharacterTokenizer(special_tokens=True), which has an unknown token"
                 )
             ids[ids < 0] = self.special["unk"]
         return self.within(ids).astype(self.dtype), np.cumsum(lengths, dtype=np.int64)

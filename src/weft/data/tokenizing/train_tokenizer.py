@@ -1,4 +1,4 @@
-"""Training of tokenizers. The same text gives the same file, on any number of threads."""
+"""Training of tokenizers. The same text gives the same file, for any number of threads."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -55,9 +55,9 @@ def within_vocabulary(
     add_sentinels(inner, value.sentinels)
     if inner.get_vocab_size() > value.vocab_size:
         raise ValueError(
-            f"{type(value).__name__}.vocab_size = {value.vocab_size}: the characters of the text "
-            "and the special tokens alone "
-            f"are {inner.get_vocab_size()}; give more"
+            f"{type(value).__name__}.vocab_size = {value.vocab_size} is less than the "
+            f"{inner.get_vocab_size()} characters and special tokens of the text; give "
+            f"vocab_size={inner.get_vocab_size()} or more"
         )
     return Tokenizer(inner.to_str(pretty=True))
 

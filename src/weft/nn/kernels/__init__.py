@@ -1,1 +1,1 @@
-"""How things are computed fast, each beside its slow twin."""
+"""Fast kernels, each with a simple reference implementation."""

@@ -14,8 +14,8 @@ from .precision import is_eager_cpu
 
 
 class AttentionBackend(Protocol):
-    """softmax(cap(q kᵀ · scale) + mask) v. A mask is boolean (True: may look) or added; a row that
-    sees nothing gives 0.
+    """softmax(cap(q kᵀ · scale) + mask) v. A mask is boolean (True: attend) or added to the scores;
+    the result of a row that attends to nothing is 0.
     """
 
     def __call__(
@@ -33,20 +33,19 @@ class AttentionBackend(Protocol):
 
 
 class AttentionSplit(Protocol):
-    """A backend on parts of long rows, without the whole mask: from a backend to one that is called
-    with whole rows.
+    """A backend that computes long rows in parts, without the whole mask: converts a backend into
+    one that is called with whole rows.
 
-    `pair`, where it has one, are the positions of one part, for a position bias.
+    `pair`, if it has one, are the positions of one part, for a position bias.
     """
 
     def __call__(self, kernel: AttentionBackend) -> AttentionBackend: ...
 
 
 class PatternBackend(Protocol):
-    """How a pattern is computed faster than with a mask, and with the same result; None: not for
-    these rows.
+    """A faster equivalent of a mask for a pattern; None if it does not apply to these rows.
 
-    `biased`: a position bias is added to the scores.
+    `biased`: whether a position bias is added to the scores.
     """
 
     def __call__(
@@ -74,8 +73,8 @@ def sdpa_attention(
     dropout: float,
     softcap: float | None = None,
 ) -> Tensor:
-    """torch's own kernel, which has no soft cap; where its backward is slow, two matrix
-    products.
+    """PyTorch's fused kernel, which has no soft cap; two matrix products where its backward is
+    slow.
     """
     if softcap is not None:
         return eager_attention(
@@ -88,7 +87,7 @@ def sdpa_attention(
             dropout=dropout,
             softcap=softcap,
         )
-    # torch's own has no fused dropout on a CPU either.
+    # PyTorch's kernel has no fused dropout on a CPU either.
     drops_on_cpu = dropout and is_eager_cpu(q_BHLK)
     if drops_on_cpu or sdpa_backward_is_slow(q_BHLK, k_BGMK, mask):
         return matmul_attention(
@@ -107,8 +106,9 @@ def sdpa_attention(
 
 
 def sdpa_backward_is_slow(q_BHLK: Tensor, k_BGMK: Tensor, mask: Tensor | None) -> bool:
-    """On the CPU, torch's bf16 backward takes several times the matrix products, and a mask that is
-    learned has no fused kernel; the products keep the weights, so not for long inputs.
+    """Return whether matrix products are faster. On the CPU, PyTorch's bf16 backward takes several
+    times as long, and a learned mask has no fused kernel; the products store the weights, so not
+    for long inputs.
     """
     return (
         (q_BHLK.dtype == torch.bfloat16 or (mask is not None and mask.requires_grad))
@@ -127,7 +127,7 @@ def attention_weights(
     scale: float | None,
     softcap: float | None = None,
 ) -> Tensor:
-    """The attention weights themselves, (B, H, L, M)."""
+    """Return the attention weights, (B, H, L, M)."""
     k_BHMK = k_BGMK.repeat_interleave(q_BHLK.shape[1] // k_BGMK.shape[1], 1)
     score_BHLM = q_BHLK @ k_BHMK.transpose(-1, -2)
     if softcap is not None and score_BHLM.dtype != torch.float64:
@@ -156,7 +156,7 @@ def eager_attention(
     dropout: float,
     softcap: float | None = None,
 ) -> Tensor:
-    """The slow twin of `fused`, in the open: its oracle, and the way to see the weights."""
+    """The reference implementation of `sdpa_attention`, which also exposes the weights."""
     weight_BHLM = attention_weights(q_BHLK, k_BGMK, mask, causal, scale, softcap)
     if dropout:
         weight_BHLM = attention_dropout(weight_BHLM, dropout)
@@ -170,5 +170,5 @@ def add_position_bias(score: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def apply_softcap(x: Tensor, softcap: float) -> Tensor:
-    """Bounded by ± softcap, and the same near 0 (Gemma 2, arXiv:2408.00118, section 2)."""
+    """Bound scores by ± softcap (Gemma 2, arXiv:2408.00118, section 2)."""
     return torch.tanh(x / softcap) * softcap

@@ -1,6 +1,6 @@
-"""Attention in a sliding window at linear cost: a block of queries meets only the keys that its
-window can reach (Beltagy et al. 2020, arXiv:2004.05150, section 3.1). The slow twin is the same
-kernel with the whole (L, M) mask.
+"""Sliding-window attention at linear cost: a block of queries is compared only with keys within
+reach of its window (Beltagy et al. 2020, arXiv:2004.05150, section 3.1). The reference
+implementation is the same kernel with the whole (L, M) mask.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ SCORES_PER_CHUNK = 1 << 20  # attention scores per chunk: on a CPU they stay in 
 
 
 class SlotRange(NamedTuple):
-    """A run of slots of a row, and how many more are missing before and after it."""
+    """A range of slots of a row, and the number of missing slots before and after it."""
 
     begin: int
     end: int
@@ -31,7 +31,7 @@ class SlotRange(NamedTuple):
     missing_after: int
 
     def pad(self, t: Tensor, axis: int) -> Tensor:
-        """Zeros for what is missing. Without any, `F.pad` would copy."""
+        """Pad the missing slots with zeros; without any, `F.pad` would copy."""
         return (
             F.pad(t, (0, 0) * (t.dim() - axis - 1) + (self.missing_before, self.missing_after))
             if self.missing_before or self.missing_after
@@ -44,7 +44,7 @@ def slot_range(begin: int, end: int, length: int) -> SlotRange:
 
 
 class Chunk(NamedTuple):
-    """Blocks that are computed at once: their queries, and all keys in their reach."""
+    """The blocks computed together: their queries and all keys within reach."""
 
     queries: SlotRange
     keys: SlotRange
@@ -64,9 +64,8 @@ class RandomState(NamedTuple):
 
 
 class BlockLocalAttention:
-    """How the queries of a window are split. In every block the same query meets the same key at
-    the same distance, so `pair` is the pair of any block, and scores that depend on distance are
-    computed for one block only.
+    """The division of queries into blocks. Distances between queries and keys are the same in every
+    block, so `pair` holds for any block, and scores by distance are computed for one block only.
     """
 
     def __init__(self, pattern: S.SlidingWindow, positions: Positions, size: int) -> None:
@@ -85,7 +84,7 @@ class BlockLocalAttention:
         self.band = in_window(pattern.before, pattern.after)(self.pair)[:, None]
 
     def __call__(self, kernel: AttentionBackend) -> AttentionBackend:
-        """The same kernel for whole rows, made of calls for blocks; its mask is the bias of one
+        """Return the same kernel for whole rows, called block by block; its mask is the bias of one
         block.
         """
 
@@ -137,9 +136,7 @@ class BlockLocalAttention:
         parts: tuple[Tensor, Tensor, Tensor, Tensor | None],
         options: dict[str, Any],
     ) -> Tensor:
-        """Attention of a chunk's queries to its keys; the blocks stand side by side in the
-        batch.
-        """
+        """Compute a chunk's attention; its blocks are concatenated in the batch dimension."""
         q_BHLK, k_BGMK, v_BGMK, bias = parts
         B = len(q_BHLK)
         q = strided_windows(chunk.queries.pad(q_BHLK, 2), 2, self.size, self.size)
@@ -152,7 +149,7 @@ class BlockLocalAttention:
         return y_BHLK[:, :, : chunk.queries.end - chunk.queries.begin]
 
     def mask(self, chunk: Chunk, batch: int, bias: Tensor | None) -> Tensor:
-        """(1, …) where all blocks of the chunk see alike, else (blocks, …)."""
+        """Return the mask, (1, …) if all blocks of the chunk have the same one, else (blocks, …)."""
         seen = self.band
         row = self.row
         mask_BM = self.row.attention_mask_BM
@@ -176,8 +173,8 @@ class BlockLocalAttention:
 
 
 def strided_windows(t: Tensor, axis: int, length: int, step: int) -> Tensor:
-    """Every run of `length` slots along an axis that begins at a multiple of `step`; runs stand
-    side by side in the batch.
+    """Return the ranges of `length` slots along an axis that begin at multiples of `step`,
+    concatenated in the batch dimension.
     """
     windows: Tensor = t.unfold(axis, length, step)
     return windows.movedim(axis, 1).movedim(-1, axis + 1).flatten(0, 1)
@@ -191,8 +188,8 @@ def overlapping_windows(t_BGMK: Tensor, length: int, step: int) -> Tensor:
 
 
 class OverlappingWindows(torch.autograd.Function):
-    """`runs` of keys that overlap. torch's own backward adds number by number; here a run's
-    gradient is added a step at a time.
+    """`runs` of overlapping keys. PyTorch's backward adds value by value; this one adds a step of a
+    range at a time.
     """
 
     @staticmethod
@@ -220,9 +217,9 @@ class OverlappingWindows(torch.autograd.Function):
 
 
 class RecomputedAttention(torch.autograd.Function):
-    """Chunk by chunk. The backward computes each chunk again, so that no attention weights are
-    stored, and adds the gradients of keys in place: a slice under autograd would make a tensor of
-    the whole length per chunk.
+    """Attention chunk by chunk. The backward recomputes each chunk, so that no attention weights
+    are stored, and adds the gradients of keys in place; autograd of a slice would allocate a tensor
+    of the whole length per chunk.
     """
 
     @staticmethod
@@ -276,8 +273,8 @@ class RecomputedAttention(torch.autograd.Function):
 def chunk_rng(
     t: Tensor, random: RandomState | None, blocks: BlockLocalAttention, chunk: Chunk
 ) -> Iterator[None]:
-    """Without autocast (the tensors are cast already), and with the random numbers of the chunk's
-    queries, the same in both passes and however many blocks a chunk holds.
+    """Run without autocast (the tensors are already cast), with the random numbers of the chunk's
+    queries, which are the same in both passes and for any chunk size.
     """
     kind = t.device.type
     devices = [] if kind in ("cpu", "meta") else [t.device]
@@ -297,7 +294,7 @@ def chunk_rng(
 def block_local_attention(
     pattern: PatternMask, positions: Positions, biased: bool
 ) -> BlockLocalAttention | None:
-    """For rows that are long beside their window."""
+    """Return the block-local backend for rows that are long relative to their window."""
     window = pattern.pattern
     assert isinstance(window, S.SlidingWindow)
     size = sliding_window_block(window, positions.query_BL.shape[1], positions.key_BM.shape[1])

@@ -1,4 +1,4 @@
-"""Cross entropy as a sum over labels, the gradient in the logits' own kind of number."""
+"""Cross entropy as a sum over labels, with the gradient in the dtype of the logits."""
 
 from collections.abc import Callable, Iterator
 from functools import singledispatch
@@ -14,28 +14,27 @@ IGNORE_INDEX = -100
 
 @singledispatch
 def cross_entropy(logits_TV: Tensor, label_T: Tensor, smoothing: float = 0.0) -> Tensor:
-    """The sum over labels other than IGNORE of the cross entropy; smoothed, with that share of each
-    label spread evenly over all V (Szegedy et al. 2016, arXiv:1512.00567, section 7). Logits beyond
-    the labels count for nothing.
+    """Return the sum of the cross entropy over labels other than IGNORE. Label smoothing spreads
+    that fraction of each label evenly over all V (Szegedy et al. 2016, arXiv:1512.00567, section
+    7). Logits beyond the labels are ignored.
 
-    Other kinds of tensors, such as logits that several ranks share, register a function of their
-    own.
+    Other tensor types, such as logits sharded over ranks, register their own function.
     """
     loss: Tensor = CrossEntropy.apply(logits_TV, pad_labels(logits_TV, label_T), smoothing)
     return loss
 
 
 def pad_labels(logits_TV: Tensor, label_T: Tensor) -> Tensor:
-    """One label per row of logits; those beyond the labels are ignored."""
+    """Return one label per row of logits; rows beyond the labels are ignored."""
     beyond = len(logits_TV) - len(label_T)
-    # a negative pad would cut labels off
+    # a negative pad would remove labels
     assert beyond >= 0, f"{len(label_T)} labels for {len(logits_TV)} rows of logits"
     return F.pad(label_T, (0, beyond), value=IGNORE_INDEX)
 
 
 class CrossEntropy(torch.autograd.Function):
-    """log Σ exp(x) - (1 - s) x_label - s mean(x), a few rows at a time: wide numbers exist for
-    those rows alone, in one place.
+    """log Σ exp(x) - (1 - s) x_label - s mean(x), a few rows at a time, so that float32 copies
+    exist only for those rows.
     """
 
     @staticmethod
@@ -76,7 +75,7 @@ class CrossEntropy(torch.autograd.Function):
 
 
 class VocabularyPart(NamedTuple):
-    """Which columns of the logits are here, and how ranks join what they know of a row."""
+    """The local columns of the logits and the reduction of row statistics over ranks."""
 
     first: int
     vocab_size: int
@@ -85,8 +84,8 @@ class VocabularyPart(NamedTuple):
 
 
 class SharedCrossEntropy(torch.autograd.Function):
-    """The same of logits whose columns are on several ranks: three numbers per row are joined,
-    never the logits (Shoeybi et al. 2019, arXiv:1909.08053, section 3).
+    """The same for logits with columns sharded over ranks: three values per row are reduced, never
+    the logits (Shoeybi et al. 2019, arXiv:1909.08053, section 3).
     """
 
     @staticmethod
@@ -138,8 +137,8 @@ def accumulation_dtype(x: Tensor) -> torch.dtype:
 
 
 def row_chunks(x_TV: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """A few rows after another, widened in the same room: it stays in a processor's cache; a
-    graphics card takes more at a time.
+    """Yield a few rows at a time in float32, in one buffer that fits in the CPU cache; a GPU takes
+    more rows.
     """
     T, V = x_TV.shape
     chunk_rows = min(max(1, (1 << (18 if x_TV.device.type == "cpu" else 26)) // V), T)

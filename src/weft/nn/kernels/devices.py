@@ -1,4 +1,4 @@
-"""Which device a model runs on, and in which precision."""
+"""Devices and precision of a model."""
 
 import os
 
@@ -15,7 +15,7 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
             CPU. Under torchrun, "cuda" is the GPU of the local rank.
 
     Raises:
-        ValueError: if there is no such device here.
+        ValueError: if the device is not available.
     """
     if isinstance(name, torch.device):
         return name
@@ -26,19 +26,21 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise ValueError(
-            f"no device is called {name!r}; use auto, cpu, cuda, cuda:1 or mps"
+            f"device {name!r} is unknown; use auto, cpu, cuda, cuda:1 or mps"
         ) from None
     backend = {"cuda": torch.cuda, "mps": torch.mps}.get(device.type)
     if backend is None:
         if device.type != "cpu":
-            raise ValueError(f"Weft does not run on {name!r}; use auto, cpu, cuda, cuda:1 or mps")
+            raise ValueError(
+                f"device {name!r} is not supported; use auto, cpu, cuda, cuda:1 or mps"
+            )
         return device
     local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if device.type == "cuda" and local_ranks > 1:
         if device.index is not None:
             raise ValueError(
-                f"{name} is one device, and {local_ranks} ranks run on this machine; use cuda, one "
-                "per rank"
+                f"device {name} cannot serve the {local_ranks} ranks on this machine; use cuda, "
+                "which gives each rank its own GPU"
             )
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     if (device.index or 0) >= backend.device_count():
@@ -70,5 +72,5 @@ def resolve_precision(name: str, device: torch.device) -> str:
 def resolve_dtype(precision: str = "fp32") -> torch.dtype:
     """Return the data type of a precision: "fp32" or "bf16"."""
     if precision not in DTYPES:
-        raise ValueError(f"no precision is called {precision!r}; use {' or '.join(DTYPES)}")
+        raise ValueError(f"precision {precision!r} is unknown; use {' or '.join(DTYPES)}")
     return DTYPES[precision]

@@ -1,5 +1,5 @@
-"""Packed documents and padded rows without a mask: every run of kept tokens attends to its own
-keys, by itself. The slow twin is the same kernel with the whole (L, M) mask.
+"""Attention to packed documents and padded rows without a mask: each document is computed
+separately. The reference implementation is the same kernel with the whole (L, M) mask.
 """
 
 from typing import Any
@@ -18,15 +18,15 @@ DocumentLengths = list[tuple[int, int]]
 
 
 class PerDocumentAttention:
-    """Which run of queries meets which run of keys: those of the same number."""
+    """The ranges of queries and keys with the same document number."""
 
     def __init__(self, queries: list[DocumentLengths], keys: list[DocumentLengths]) -> None:
         self.queries = queries
         self.keys = keys
 
     def __call__(self, kernel: AttentionBackend) -> AttentionBackend:
-        """The same kernel for whole rows, made of one call per document; a query that has no keys
-        gives 0.
+        """Return the same kernel for whole rows, called once per document; the result of a query
+        without keys is 0.
         """
 
         def attend(
@@ -91,14 +91,15 @@ def split_documents(t: Tensor, row: DocumentLengths) -> tuple[Tensor, ...]:
 def per_document_attention(
     pattern: PatternMask, positions: Positions, biased: bool = False
 ) -> PerDocumentAttention | None:
-    """For long rows without a position bias, where every query sees its whole document, or all of
-    it so far. Padding alone needs no (L, M) mask unless the pattern is causal.
+    """Return the per-document backend for long rows without a position bias, if every query attends
+    to its whole document or to all earlier tokens of it. Padding alone needs no (L, M) mask unless
+    the pattern is causal.
     """
     mask_BM = positions.attention_mask_BM
     if biased or mask_BM is None or torch.compiler.is_compiling():
         return None
     if type(mask_BM) is not Tensor or mask_BM.device.type != "cpu":
-        # The lengths are read in Python: on another device every step would wait for it.
+        # Python reads the lengths; on another device every step would wait for them.
         return None
     if positions.query_BL.shape[1] * positions.key_BM.shape[1] < MIN_SCORES:
         return None
@@ -121,7 +122,7 @@ def per_document_attention(
 
 
 def document_runs(document_ids_BL: Tensor) -> list[DocumentLengths] | None:
-    """None where a document stands in two places, or is seen by others."""
+    """Return None if a document occurs twice or other documents attend to it."""
     rows = [torch.unique_consecutive(ids_L, return_counts=True) for ids_L in document_ids_BL]
     document_rows = [
         list(zip(number.tolist(), length.tolist(), strict=True)) for number, length in rows

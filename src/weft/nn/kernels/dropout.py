@@ -1,4 +1,4 @@
-"""Dropout by sample: which numbers are dropped depends on the sample and the place in it."""
+"""Dropout keyed by sample: the dropped values depend on the sample and the position in it."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from .keyed_random import MASK_LEVELS, Keys, random_attention_mask, random_mask
 
 
 def dropout(x: Tensor, probability: float, keys: Keys | None = None) -> Tensor:
-    """Each number is 0 with probability `rate`; the others grow to keep the mean. Which ones
-    depends on the sample and the place in it (`keyed`); torch's own also draws one number at a time
-    on a CPU, a third of a training step.
+    """Set each value to 0 with probability `rate` and scale the others to keep the mean. The choice
+    depends on the sample and the position in it (`keyed_random`); PyTorch's dropout also draws one
+    number at a time on a CPU, a third of a training step.
     """
     if type(x) is not Tensor:
         return F.dropout(x, probability)  # a sharded or an imagined tensor
@@ -35,7 +35,7 @@ def attention_dropout(weight_BHLM: Tensor, probability: float) -> Tensor:
 
 
 def kept_fraction_16bit(probability: float) -> int:
-    """Return how many of the 65536 random values keep a number: never none, never all."""
+    """Return how many of the 65536 random values keep a value: at least one, never all."""
     return min(max(round((1 - probability) * MASK_LEVELS), 1), MASK_LEVELS - 1)
 
 

@@ -1,5 +1,5 @@
-"""GELU by tanh (Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2) for the CPU, where torch's
-takes as long as a matrix product.
+"""GELU by tanh (Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2) for the CPU, where
+PyTorch's GELU takes as long as a matrix product.
 """
 
 from math import pi
@@ -20,9 +20,8 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
 
 class GeluTanh(torch.autograd.Function):
-    """x (1 + tanh(u / 2)) / 2 = x σ(u) with u = RATE (x + CUBE x³). The slope is all that the
-    backward needs, so the forward leaves it: σ + x u' σ (1 - σ), where x u' = RATE (3 (x + CUBE x³)
-    - 2 x).
+    """x (1 + tanh(u / 2)) / 2 = x σ(u) with u = RATE (x + CUBE x³). The backward needs only the
+    slope, which the forward stores: σ + x u' σ (1 - σ), where x u' = RATE (3 (x + CUBE x³) - 2 x).
     """
 
     @staticmethod

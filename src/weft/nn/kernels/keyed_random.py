@@ -1,5 +1,5 @@
-"""Random numbers that belong to samples: those of a number depend on its sample and its place in
-it, and on neither the rows beside it, nor its padding, nor the process that computes it.
+"""Random numbers keyed by sample: they depend on the sample and the position in it, not on other
+rows, padding or the process that computes them.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from .masks import positions_within_documents
 
 CPU = torch.device("cpu")
 MASK_LEVELS = 1 << 16  # a draw is 16 bits of a random word, so a rate is a whole number of 65536ths
-CHUNK = 1 << 15  # words at once: they stay in the cache
+CHUNK = 1 << 15  # words per chunk, so that they fit in the CPU cache
 # as torch's signed words
 MULTIPLIER_1, MULTIPLIER_2 = (c - (1 << 64) for c in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 class DocumentStarts:
-    """Where, among the keys of an attention, each query's own document begins: its weights are
-    drawn from there on.
+    """The position, among the keys of an attention, at which each query's document begins; dropout
+    of its weights is drawn from there on.
     """
 
     def __init__(self, begin_BL: Tensor) -> None:
@@ -30,7 +30,7 @@ class DocumentStarts:
 
     @cached_property
     def runs(self) -> list[tuple[int, int, int, int]]:
-        """Runs of queries of one document: row, first, end, and where its keys begin."""
+        """Return ranges of queries of one document: row, first, end, and where its keys begin."""
         runs = []
         for row, begin_L in enumerate(self.begin_BL):
             begin, count = torch.unique_consecutive(begin_L, return_counts=True)
@@ -43,9 +43,7 @@ class DocumentStarts:
 
 
 class Keys(NamedTuple):
-    """One random word per token, the documents of packed rows, and of padded images that are looked
-    at the cells' own numbers.
-    """
+    """One random word per token, the documents of packed rows, and cell numbers for padded images."""
 
     key_BL: Tensor
     documents: DocumentStarts | None = None
@@ -53,8 +51,8 @@ class Keys(NamedTuple):
 
 
 class CurrentKeys:
-    """The random keys of the current forward pass: set by the trainer, and by every block for the
-    tokens that it reads.
+    """The random keys of the current forward pass, set by the trainer and, for its tokens, by each
+    block.
     """
 
     samples: Tensor | None = (
@@ -65,8 +63,8 @@ class CurrentKeys:
 
 
 class use_part:
-    """Inside, vectors are part `index` of `count` equal parts of longer ones, and heads are those
-    of one part: tensor parallelism.
+    """Context in which vectors are part `index` of `count` equal parts of longer ones, and heads
+    are those of one part (tensor parallelism).
     """
 
     def __init__(self, index: int, count: int) -> None:
@@ -82,8 +80,8 @@ class use_part:
 
 @contextmanager
 def sample_numbers(numbers: Tensor | None) -> Iterator[None]:
-    """Inside, the rows of a batch are these samples. Column d of packed rows is the sample of
-    document d; column 0 is padding.
+    """Context in which the rows of a batch are these samples. Column d of packed rows is the sample
+    of document d; column 0 is padding.
     """
     before = CurrentKeys.samples
     CurrentKeys.samples = numbers
@@ -94,8 +92,8 @@ def sample_numbers(numbers: Tensor | None) -> Iterator[None]:
 
 
 class use_keys:
-    """Inside, tokens draw with these keys. A class, since a compiler reads one better than a
-    generator.
+    """Context in which tokens draw with these keys. A class, since torch.compile handles it better
+    than a generator.
     """
 
     def __init__(self, keys: Keys | None) -> None:
@@ -124,18 +122,18 @@ def unsigned_shift(x: Tensor, shift: int) -> Tensor:
 
 
 def indexed_words(x: Tensor, count: int) -> Tensor:
-    """Words for 0, 1, …, count - 1 beside each of x: a last dimension more."""
+    """Return words for 0, 1, …, count - 1 in a new last dimension for each of x."""
     return word_at(x[..., None], torch.arange(count, device=x.device))
 
 
 def word_at(x: Tensor, index: Tensor) -> Tensor:
-    """The random word at a place of a stream of them."""
+    """Return the random word at a position of a stream."""
     return mix_bits(x + mix_bits(index + 1))
 
 
 def sample_words(rows: int, device: torch.device) -> Tensor:
-    """A random word per row, or per document of a row. A sample of several rows, such as one row an
-    ending, has a word for each.
+    """Return a random word per row, or per document of a row. A sample of several rows, such as one
+    per ending, has a word for each.
     """
     numbers = CurrentKeys.samples
     if numbers is None or rows % len(numbers):
@@ -174,7 +172,7 @@ def cell_keys(mask_BL: Tensor, grid: tuple[int, int]) -> Keys:
 
 
 def cell_numbers(mask_BL: Tensor, grid: tuple[int, int]) -> Tensor:
-    """An image's cells are counted row by row as if it were alone."""
+    """Return cell numbers, counted row by row as if the image were alone."""
     rows, columns = grid
     width_B1: Tensor = mask_BL.unflatten(1, grid)[:, 0].sum(1, keepdim=True)
     row_L = torch.arange(rows, device=mask_BL.device).repeat_interleave(columns)
@@ -183,7 +181,7 @@ def cell_numbers(mask_BL: Tensor, grid: tuple[int, int]) -> Tensor:
 
 
 def keys_for_shape(shape: torch.Size, device: torch.device) -> Keys:
-    """For vectors of this shape, (B, …, n): those of the tokens being read or, where the shapes
+    """Return the keys for vectors of shape (B, …, n): those of the current tokens or, if the shapes
     differ, those of the rows.
     """
     rows = shape[0] if len(shape) > 1 else 1
@@ -194,9 +192,9 @@ def keys_for_shape(shape: torch.Size, device: torch.device) -> Keys:
 
 
 def call_word(device: torch.device) -> Tensor:
-    """One more number of torch's generator: every call has its own, as many in a part of a batch as
-    in the whole. It is the CPU's, so that every device drops the same; the copy of one number does
-    not wait for the device.
+    """Return a new number of PyTorch's generator per call, the same for a micro-batch as for the
+    whole batch. It is the CPU's generator, so that every device drops the same values; copying one
+    number does not wait for the device.
     """
     return torch.randint(1 << 62, ()).to(device, non_blocking=True)
 
@@ -204,7 +202,7 @@ def call_word(device: torch.device) -> Tensor:
 def random_mask(
     shape: torch.Size, lanes: int, keys: Keys | None = None, device: torch.device = CPU
 ) -> Tensor:
-    """For vectors, (B, …, n): ones with probability lanes / 65536, else zeros, in 16 bits."""
+    """Return, for vectors (B, …, n), ones with probability lanes / 65536, else zeros, in 16 bits."""
     keys = keys or keys_for_shape(shape, device)
     (index, count) = CurrentKeys.part
     n = shape[-1]
@@ -258,7 +256,7 @@ def random_mask_slow(keys: Keys, table_2H1W: Tensor, n: int, least: int) -> Tens
 
 
 def random_mask_fast(keys: Keys, table_2H1W: Tensor, n: int, least: int) -> Tensor:
-    """The same bits on the CPU, without a copy in between."""
+    """Compute the same bits on the CPU without an intermediate copy."""
     (B, L) = keys.key_BL.shape
     (_, H, _, W) = table_2H1W.shape
     key_BL = as_uint64(keys.key_BL)
@@ -290,7 +288,7 @@ def as_uint64(x: Tensor) -> np.ndarray:
 def fill_words(
     word_BHLW: np.ndarray, key_BL: np.ndarray, a_HW: np.ndarray, b_HW: np.ndarray
 ) -> None:
-    """key · a + b, folded; short vectors are laid end to end, so that the inner loop is long."""
+    """key · a + b, folded; short vectors are concatenated, so that the inner loop is long."""
     B, H, L, W = word_BHLW.shape
     if W < 64 and L > 1:
         fill_words(

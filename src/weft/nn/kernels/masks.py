@@ -1,4 +1,4 @@
-"""Who may look at whom: predicates that compose, over query and key positions and documents."""
+"""Attention masks: composable predicates over query and key positions and documents."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -10,13 +10,11 @@ from torch import Tensor
 from ... import spec as S
 from ...support.registry import implementation
 
-SHARED_DOCUMENT = -1  # every document sees it; it sees itself alone
+SHARED_DOCUMENT = -1  # every document attends to it; it attends only to itself
 
 
 class Positions(NamedTuple):
-    """Queries and keys that meet: their positions, which keys are real tokens, and everyone's
-    document, (B or 1, length).
-    """
+    """The positions of queries and keys, padding, and document ids, (B or 1, length)."""
 
     query_BL: Tensor
     key_BM: Tensor
@@ -47,7 +45,7 @@ class Positions(NamedTuple):
         )
 
 
-Predicate = Callable[[Positions], Tensor]  # True: may look; (B or 1, L, M)
+Predicate = Callable[[Positions], Tensor]  # True: attend; (B or 1, L, M)
 
 
 def is_causal(positions: Positions) -> Tensor:
@@ -64,7 +62,7 @@ def is_not_padding(positions: Positions) -> Tensor:
 
 
 def in_same_document(positions: Positions) -> Tensor:
-    """Only within one's own document (of packed short ones), and the one that is shared."""
+    """Attend only within the same document (of packed ones) and to the shared document."""
     query_BL = positions.query_document_ids_BL
     key_BM = positions.key_document_ids_BM
     assert query_BL is not None
@@ -80,7 +78,7 @@ def all_of(*predicates: Predicate) -> Predicate:
 def resolve_masks(
     attention_mask: Tensor | None, document_ids: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return the mask as booleans, and the document ids with 0 at all padding: document 0 is
+    """Return the mask as booleans and the document ids with 0 at all padding: document 0 is
     padding, so the ids imply the mask.
     """
     if document_ids is None:
@@ -103,29 +101,31 @@ def padding_predicates(positions: Positions) -> list[Predicate]:
 
 
 class PatternMask:
-    """Which keys a query may attend to. A pattern of one's own needs `allowed`, and may name a
-    backend for long rows.
+    """Base of pattern implementations: which keys a query attends to. A user-defined pattern needs
+    `allowed` and may name a backend for long rows.
     """
 
-    # Name of a `kernels.attention.PatternBackend`, which is faster and gives the same.
+    # Name of a `weft.nn.kernels.attention.PatternBackend`, which is faster and equivalent.
     backend: str | None = None
 
     def __init__(self, pattern: S.Pattern) -> None:
         self.pattern = pattern
 
     def allowed(self, query_BL: Tensor, key_BM: Tensor) -> Tensor:
-        """Return where a query at one position may attend to a key at another, booleans (B or 1, L,
+        """Return whether a query at one position attends to a key at another, booleans (B or 1, L,
         M).
         """
-        raise NotImplementedError(f"{type(self).__name__} has no method allowed(query_BL, key_BM)")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no method allowed(query_BL, key_BM); define it"
+        )
 
     def predicates(self, positions: Positions) -> list[Predicate]:
-        """Return what a query needs to be allowed, beside padding and documents."""
+        """Return the predicate of the pattern, in addition to padding and documents."""
         return [lambda pair: self.allowed(pair.query_BL, pair.key_BM)]
 
 
 class NoMask(PatternMask):
-    """Of a pattern whose layer needs no mask."""
+    """The mask of a pattern whose layer needs none."""
 
     def predicates(self, positions: Positions) -> list[Predicate]:
         return []
@@ -151,9 +151,7 @@ class WindowMask(PatternMask):
         self.after = pattern.after
 
     def predicates(self, positions: Positions) -> list[Predicate]:
-        """A window that is wider than the row is simpler: it allows everything, or what came
-        before.
-        """
+        """Return a simpler pattern for a window wider than the row: full or causal attention."""
         if (
             positions.first_query_slot is None
             or self.before < positions.first_query_slot + positions.query_BL.shape[1] - 1
@@ -168,7 +166,7 @@ FULL = FullMask(S.FullAttention())
 
 
 def pattern_mask(pattern: S.Pattern) -> PatternMask:
-    """Build the mask of a pattern; a pattern that has a layer of its own needs none."""
+    """Build the mask of a pattern; None for a pattern with its own layer."""
     mask_class = implementation(pattern)
     mask: PatternMask = (mask_class if issubclass(mask_class, PatternMask) else NoMask)(pattern)
     return mask
@@ -177,7 +175,7 @@ def pattern_mask(pattern: S.Pattern) -> PatternMask:
 def build_mask(
     pattern: PatternMask, positions: Positions, triangle: bool
 ) -> tuple[Tensor | None, bool]:
-    """The mask (True: may look), or None and whether the kernel's own causal triangle does
+    """Return the mask (True: attend), or None and whether the kernel's causal mask applies
     (`triangle` allows it).
     """
     predicates = [*pattern.predicates(positions), *padding_predicates(positions)]
@@ -186,7 +184,7 @@ def build_mask(
     if not predicates or (
         predicates == [is_causal] and L == 1 and positions.first_query_slot == M - 1
     ):
-        return None, False  # the newest token sees all that is stored
+        return None, False  # the newest token attends to all stored tokens
     if predicates == [is_causal] and triangle and positions.first_query_slot == 0 and L == M:
         return None, True
     return all_of(*predicates)(positions)[:, None], False

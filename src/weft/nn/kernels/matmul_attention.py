@@ -1,5 +1,5 @@
-"""Attention as matrix products, its backward written out: several times torch's own where that one
-is slow.
+"""Attention as matrix products with an explicit backward, several times as fast as PyTorch's where
+that is slow.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ def matmul_attention(
     scale: float | None,
     dropout: float,
 ) -> Tensor:
-    """softmax(q kᵀ · scale + mask) v; heads of a group share their keys without a copy."""
+    """softmax(q kᵀ · scale + mask) v; heads of a group share keys without a copy."""
     shape_BHLM = torch.Size((*q_BHLK.shape[:3], k_BGMK.shape[2]))
     least = torch.finfo(q_BHLK.dtype).min
     kept_levels = kept_fraction_16bit(dropout)
@@ -51,9 +51,7 @@ def matmul_attention(
 
 
 class MatmulAttention(torch.autograd.Function):
-    """Its backward needs the weights, before and after dropout; a weight that is 0 after it tells
-    which were dropped.
-    """
+    """The backward needs the weights before and after dropout; a weight of 0 after it was dropped."""
 
     @staticmethod
     def forward(

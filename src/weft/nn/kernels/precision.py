@@ -1,15 +1,11 @@
-"""Mixed precision: what autocast would do several times, done once. And where steps written by hand
-pay.
-"""
+"""Mixed precision: one cast in place of several by autocast, and when explicit kernels are faster."""
 
 import torch
 from torch import Tensor
 
 
 def cast_for_autocast(x: Tensor) -> Tensor:
-    """Cast an x that several maps read once; autocast would cast it, and its gradient back, for
-    each of them.
-    """
+    """Cast an x that several maps read once; autocast would cast it and its gradient for each map."""
     kind = x.device.type
     if x.dtype != torch.float32 or kind == "meta" or not torch.is_autocast_enabled(kind):
         return x
@@ -17,7 +13,7 @@ def cast_for_autocast(x: Tensor) -> Tensor:
 
 
 def is_eager_cpu(x: Tensor) -> bool:
-    """Elsewhere torch's own kernels are quick; a compiler, a sharded or an imagined tensor needs
-    them too.
+    """Return whether explicit kernels are faster. On other devices PyTorch's kernels are fast;
+    compilation and sharded or meta tensors need them too.
     """
     return x.device.type == "cpu" and type(x) is Tensor and not torch.compiler.is_compiling()

@@ -1,4 +1,4 @@
-"""RMSNorm with a backward of its own."""
+"""RMSNorm with an explicit backward."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 
 class RMSNormFunction(torch.autograd.Function):
     """unit · w, unit = x / √(mean(x²) + eps) (Zhang and Sennrich 2019, arXiv:1910.07467, section
-    4), its backward written out.
+    4), with an explicit backward.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Linear maps of the same vectors as one matrix product."""
+"""Several linear maps of the same vectors as one matrix product."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ from .precision import is_eager_cpu
 
 
 def one_product_is_quicker(x: Tensor) -> bool:
-    """In bf16 training on a CPU: each product reads x, and its backward adds up a gradient of x. In
-    float32 the products themselves take the time.
+    """Return whether one product is faster: in bf16 training on a CPU, since each product reads x
+    and adds to its gradient. In float32 the products dominate.
     """
     return x.dtype == torch.bfloat16 and x.requires_grad and is_eager_cpu(x)
 

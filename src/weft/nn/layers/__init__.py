@@ -1,1 +1,1 @@
-"""What one block is made of. Shape letters: docs/letters.md."""
+"""The layers of a block. Shape letters: docs/letters.md."""

@@ -1,4 +1,4 @@
-"""Attention: one replaceable kernel, and the maps around it (Vaswani et al. 2017, section 3.2)."""
+"""Attention layers: projections around one replaceable kernel (Vaswani et al. 2017, section 3.2)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ from .roles import INPUT, OUTPUT, block_linear
 
 
 class KeyValueStore(Protocol):
-    """The interface of the key-value cache, which `model.cache` implements."""
+    """The interface of the key-value cache, which `weft.nn.cache` implements."""
 
     def extend(self, k_BGMK: Tensor, v_BGMK: Tensor) -> tuple[Tensor, Tensor]: ...
     @property
@@ -30,7 +30,7 @@ class KeyValueStore(Protocol):
 
 
 class AttentionContext(NamedTuple):
-    """The inputs of attention beside x: the same for all blocks with the same pattern."""
+    """The inputs of attention other than x; blocks with the same pattern share them."""
 
     positions: Positions
     mask: Tensor | None = None
@@ -39,9 +39,9 @@ class AttentionContext(NamedTuple):
     position_BLD: Tensor | None = None
     memory_position_BMD: Tensor | None = None
     grid: tuple[int, int] | None = None
-    # What the queries draw random numbers with.
+    # The random keys of the queries.
     keys: Keys | None = None
-    # For long rows: the kernel on parts of them; positions and mask are those of one part.
+    # For long rows: a kernel on parts of them; positions and mask are those of one part.
     split_backend: Callable[[AttentionBackend], AttentionBackend] | None = None
 
 
@@ -102,12 +102,12 @@ class AttentionLayer(nn.Module):
         return self.join_heads(y_BHLK.unflatten(2, (beams, L)).transpose(1, 2).flatten(0, 1))
 
     def self_projections(self, x_BLD: Tensor, position_BLD: Tensor | None) -> tuple[Tensor, ...]:
-        """Queries and keys of x + p, values of x."""
+        """Return queries and keys of x + p, values of x."""
         return self.project(add_position(x_BLD, position_BLD), x_BLD)
 
     def project(self, placed_BLD: Tensor, x_BLD: Tensor) -> tuple[Tensor, ...]:
-        """Queries and keys of `placed`, values of x; of the same vectors all three are one product
-        where that is quicker.
+        """Return queries and keys of `placed`, values of x; one product computes all three if both
+        are the same and it is faster.
         """
         if placed_BLD is x_BLD and one_product_is_quicker(x_BLD):
             maps = self.query, self.key, self.value
@@ -118,7 +118,7 @@ class AttentionLayer(nn.Module):
     def cross_keys_values(
         self, memory_BMD: Tensor, context: AttentionContext, store: KeyValueStore | None
     ) -> tuple[Tensor, Tensor]:
-        """Keys and values of the encoder's output, computed once while decoding."""
+        """Return keys and values of the encoder's output, computed once during decoding."""
         if store is not None and store.memory is not None:
             return store.memory
         memory_BMD = cast_for_autocast(memory_BMD)
@@ -153,7 +153,7 @@ class AttentionLayer(nn.Module):
             )
 
     def split_heads(self, t: Tensor, width: int, norm: nn.Module | None = None) -> Tensor:
-        """Heads apart, each or all together normalised; in autocast a norm widens its numbers,
+        """Split heads and normalise each, or all together. In autocast a norm returns float32,
         which the values do not share.
         """
         if norm is not None and not self.norms_heads:
@@ -181,9 +181,7 @@ POSITION_LAYERS = {
 
 
 def build_attention(spec: S.Attention, width: int) -> AttentionLayer:
-    """Build the layer of an attention: that of its positions or of its pattern, where they have
-    one.
-    """
+    """Build the attention layer, by its positions or pattern if they have their own."""
     layer: type = implementation(spec.pattern)
     if spec.query_key_positions != "added":
         layer = resolve(POSITION_LAYERS[spec.query_key_positions])
@@ -193,7 +191,7 @@ def build_attention(spec: S.Attention, width: int) -> AttentionLayer:
 
 @contextmanager
 def attention_backend(model: nn.Module, backend: AttentionBackend | str) -> Iterator[None]:
-    """Every attention of a model computes with `backend`, such as "eager", inside the block."""
+    """Context in which every attention of a model uses `backend`, such as "eager"."""
     kernel = named(AttentionBackend, backend) if isinstance(backend, str) else backend
     attentions = [m for m in model.modules() if isinstance(m, AttentionLayer)]
     before = [m.backend for m in attentions]

@@ -1,6 +1,4 @@
-"""Dropping numbers (Srivastava et al. 2014) and whole branches (Huang et al. 2016), in training
-only.
-"""
+"""Dropout (Srivastava et al. 2014) and stochastic depth (Huang et al. 2016), in training only."""
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +8,8 @@ from ..kernels.keyed_random import MASK_LEVELS, random_mask, row_keys
 
 
 class Dropout(nn.Dropout):
-    """`document_ids_BL`: of packed rows, outside of the blocks, which know their tokens'
-    documents.
+    """`document_ids_BL`: document ids of packed rows, for use outside blocks, which know their
+    tokens' documents.
     """
 
     def forward(self, x: Tensor, document_ids_BL: Tensor | None = None) -> Tensor:
@@ -24,9 +22,7 @@ class Dropout(nn.Dropout):
 
 
 class DropPath(nn.Module):
-    """A sample's whole update is dropped with probability `rate`; the others grow to keep the
-    mean.
-    """
+    """Drop a sample's whole update with probability `rate`; the others are scaled to keep the mean."""
 
     def __init__(self, probability: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""From ids or pixels to a `Sequence`."""
+"""Embedding layers: from ids or pixels to `HiddenStates`."""
 
 import torch
 import torch.nn.functional as F
@@ -25,8 +25,8 @@ def token_table(rows: int, width: int) -> nn.Embedding:
 
 
 class TokenEmbedding(nn.Module):
-    """Rows of a table + positions + segments. The table is handed in where it is another's
-    (`SharedTokens`).
+    """Token embeddings + positions + segments. The table is an argument if it belongs to another
+    layer (`SharedTokens`).
     """
 
     def __init__(self, spec: S.Tokens | S.SharedTokens, table_width: int, width: int) -> None:
@@ -82,7 +82,7 @@ class TokenEmbedding(nn.Module):
         L = x_BLD.shape[1]
         limit = self.s.positions.max_length
         if limit is not None and limit < L and document_ids_BL is None:
-            raise ValueError(f"{L} tokens are more than the {limit} learned positions; cut them")
+            raise ValueError(f"{L} tokens exceed the {limit} learned positions; truncate them")
         if position_BL is None and document_ids_BL is not None:
             position_BL = positions_within_documents(document_ids_BL)
         elif position_BL is None and attention_mask_BL is not None:
@@ -92,9 +92,7 @@ class TokenEmbedding(nn.Module):
 
 
 class PatchProjection(nn.Conv2d):
-    """A convolution whose patches do not overlap: one matrix product, which is quicker than torch's
-    convolution.
-    """
+    """Patch embedding as one matrix product, which is faster than PyTorch's convolution."""
 
     def forward(self, image_BCRS: Tensor) -> Tensor:
         p, q = self.kernel_size
@@ -149,8 +147,8 @@ class PatchEmbedding(nn.Module):
         return HiddenStates(self.drop(self.norm(x_BPD)), grid=None if n else grid)
 
     def position_embedding(self, grid: tuple[int, int]) -> Tensor | None:
-        """Positions for this grid; a learned table is stretched to another resolution (ViT, section
-        3.2).
+        """Return positions for this grid; a learned table is interpolated to another resolution
+        (ViT, section 3.2).
         """
         if self.positions is None or isinstance(self.positions, LearnedPositions2DLayer):
             return None if self.positions is None else self.positions(*grid)
@@ -159,8 +157,8 @@ class PatchEmbedding(nn.Module):
         return table_PD if grid == (self.side, self.side) else self.resize(table_PD, grid)
 
     def resize(self, table_PD: Tensor, grid: tuple[int, int] | None = None) -> Tensor:
-        """A position table of another image size, for this grid (default: the model's own); the
-        rows of the extra tokens stay.
+        """Interpolate the position table of another image size for this grid (default: the model's
+        own); the rows of extra tokens are unchanged.
         """
         n = len(self.s.extra_tokens)
         return torch.cat(

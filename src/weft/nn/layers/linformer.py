@@ -1,5 +1,5 @@
-"""Attention at linear cost: keys and values projected along the length (Linformer,
-arXiv:2006.04768, section 4).
+"""Linformer attention: keys and values projected along the length, at linear cost
+(arXiv:2006.04768, section 4).
 """
 
 import torch.nn.functional as F
@@ -36,8 +36,8 @@ class LinformerAttention(AttentionLayer):
         position_BM = context.positions.key_BM if mask_BM is None else positions_of_tokens(mask_BM)
         if k_BGMK.shape[2] > self.keys.num_embeddings:
             raise ValueError(
-                f"{k_BGMK.shape[2]} tokens are more than Linformer's length, "
-                f"{self.keys.num_embeddings}"
+                f"{k_BGMK.shape[2]} tokens exceed Linformer.length = {self.keys.num_embeddings}; "
+                "truncate them"
             )
 
         def narrow(table: nn.Embedding, t_BGMK: Tensor) -> Tensor:

@@ -14,9 +14,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class LoRALinear(nn.Linear):
-    """y = x Wᵀ + b + scale · x Aᵀ Bᵀ. W and b stay; A is `narrow`, B is `widen`, which starts
-    at 0.
-    """
+    """y = x Wᵀ + b + scale · x Aᵀ Bᵀ. W and b are frozen; A is `narrow`, B is `widen`, initially 0."""
 
     scale: float
     narrow: nn.Parameter
@@ -29,7 +27,7 @@ class LoRALinear(nn.Linear):
         weight = linear.weight
         if rank >= min(weight.shape):
             raise ValueError(
-                f"LoRA.rank = {rank} is not low for a map of {weight.shape[1]} × "
+                f"LoRA.rank = {rank} is too large for a matrix of {weight.shape[1]} × "
                 f"{weight.shape[0]}; give a smaller one"
             )
         layer = cls(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
@@ -73,7 +71,7 @@ def insert_lora(
 
 @torch.no_grad()
 def merge_lora(module: M) -> M:
-    """The same function without low-rank parts: a copy, where there are any."""
+    """Return a copy of the module with low-rank updates merged; the module itself if it has none."""
     lora_paths = [path for path, part in module.named_modules() if isinstance(part, LoRALinear)]
     if lora_paths:
         module = deepcopy(module)
@@ -86,8 +84,8 @@ def merge_lora(module: M) -> M:
 
 
 def merged_reader(module: nn.Module, read: Callable[[str], Tensor]) -> Callable[[str], Tensor]:
-    """Return what reads the tensors of `merge_lora(module)` one at a time, from what reads those of
-    the module by name.
+    """Return a function that reads the tensors of `merge_lora(module)` one at a time, from one that
+    reads those of the module by name.
     """
     scales = {
         path: part.scale for path, part in module.named_modules() if isinstance(part, LoRALinear)

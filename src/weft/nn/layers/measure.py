@@ -1,5 +1,5 @@
-"""Parameters and FLOPs of a part, measured by building it without memory for its numbers, on the
-meta device.
+"""Parameters and FLOPs of a part, measured by building it on the meta device without allocating
+memory.
 """
 
 import re
@@ -17,8 +17,8 @@ from .sequence import HiddenStates
 
 
 class SkipTorchInit(TorchFunctionMode):
-    """torch's layers initialise themselves when built; here `model.initialisation` does, once there
-    is memory.
+    """Context that skips the initialisation of PyTorch's layers; `weft.nn.initialisation` does it
+    once there is memory.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -46,7 +46,7 @@ def parameter_shapes(part: Any, *arguments: Any) -> Iterator[tuple[str, tuple[in
 
 @lru_cache(maxsize=1024)
 def image_flops(part: Any, channels: int, width: int, side: int) -> int:
-    """FLOPs of a layer on one square image, as torch's own counter counts them."""
+    """Return the FLOPs of a layer on one square image, as PyTorch's counter counts them."""
     layer = build_on_meta(part, channels, width)
     with FlopCounterMode(display=False) as counter:
         layer(torch.empty(1, channels, side, side, device="meta"))
@@ -55,7 +55,7 @@ def image_flops(part: Any, channels: int, width: int, side: int) -> int:
 
 @lru_cache(maxsize=1024)
 def forward_flops(part: Any, width: int, tokens: int) -> int:
-    """FLOPs of a layer of one vector per token, as torch's own counter counts them."""
+    """Return the FLOPs of a layer on one vector per token, as PyTorch's counter counts them."""
     layer = build_on_meta(part, width)
     with FlopCounterMode(display=False) as counter:
         layer(torch.empty(1, tokens, width, device="meta"))
@@ -64,8 +64,8 @@ def forward_flops(part: Any, width: int, tokens: int) -> int:
 
 @lru_cache(maxsize=1024)
 def stack_flops(part: Any, width: int, tokens: int, memory: int) -> int:
-    """FLOPs of a stack outside its blocks, as torch's own counter counts them; `memory`: of so many
-    vectors of the encoder.
+    """Return the FLOPs of a stack outside its blocks, as PyTorch's counter counts them; `memory` is
+    the number of encoder outputs.
     """
     layer = build_on_meta(part, width, ())
     sequences = [

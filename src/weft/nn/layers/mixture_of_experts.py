@@ -1,4 +1,4 @@
-"""Mixture of experts: each token goes to its few best experts (Shazeer et al. 2017,
+"""Mixture of experts: each token is processed by its top-k experts (Shazeer et al. 2017,
 arXiv:1701.06538).
 """
 
@@ -17,8 +17,8 @@ from .roles import INPUT, OUTPUT, Role, block_linear, with_role
 
 
 def loop_experts(x_TD: Tensor, weight_EFD: Tensor, ends_E: Tensor) -> Tensor:
-    """The slow twin of `grouped`: a matrix product an expert. On the meta device any split has the
-    right shapes.
+    """The reference implementation: one matrix product per expert. On the meta device any split has
+    the right shapes.
     """
     tokens = len(x_TD)
     experts = len(ends_E)
@@ -30,7 +30,7 @@ def loop_experts(x_TD: Tensor, weight_EFD: Tensor, ends_E: Tensor) -> Tensor:
 
 
 def grouped_matmul(x_TD: Tensor, weight_EFD: Tensor, ends_E: Tensor) -> Tensor:
-    """All experts in one kernel, without asking how many tokens each has."""
+    """All experts in one kernel, without reading the number of tokens per expert."""
     return F.grouped_mm(x_TD, weight_EFD.transpose(1, 2), offs=ends_E)
 
 
@@ -47,7 +47,7 @@ def can_use_grouped_matmul(x_TD: Tensor, weight_EFD: Tensor) -> bool:
 
 
 class ExpertLinear(nn.Module):
-    """One linear map an expert, over tokens sorted by expert."""
+    """One linear map per expert, over tokens sorted by expert."""
 
     def __init__(
         self, experts: int, inputs: int, outputs: int, bias: bool, stream_dim: int
@@ -77,13 +77,13 @@ class MixtureOfExpertsLayer(nn.Module):
         self.gate = ExpertLinear(spec.experts, width, e.hidden, e.bias, INPUT) if gated else None
         self.up = ExpertLinear(spec.experts, width, e.hidden, e.bias, INPUT)
         self.down = ExpertLinear(spec.experts, e.hidden, width, e.bias, OUTPUT)
-        self.score_BLE: Tensor | None = None  # the newest router scores, for `routing`
+        self.score_BLE: Tensor | None = None  # the newest router scores, for the auxiliary losses
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"score_BLE": None}  # part of a graph, which no copy can be
 
     def route(self, score_BLE: Tensor) -> tuple[Tensor, Tensor]:
-        """The chosen experts of each token and their gates."""
+        """Return the chosen experts of each token and their gates."""
         if self.s.softmax_over == "all":
             gates, chosen = score_BLE.softmax(
                 -1, dtype=torch.promote_types(score_BLE.dtype, torch.float32)
@@ -93,7 +93,9 @@ class MixtureOfExpertsLayer(nn.Module):
         return best.softmax(-1, dtype=torch.promote_types(best.dtype, torch.float32)), chosen
 
     def keys(self, x_BLD: Tensor, order_T: Tensor) -> Keys:
-        """Of the hidden vectors, in their order: each token's own for each of its experts."""
+        """Return random keys of the hidden vectors, in order: each token's own for each of its
+        experts.
+        """
         key_BL = keys_for_shape(x_BLD.shape, x_BLD.device).key_BL
         return Keys(indexed_words(key_BL.flatten(), self.s.top_k).flatten()[order_T][None])
 
@@ -127,7 +129,7 @@ class MixtureOfExpertsLayer(nn.Module):
 
 
 class RouterLosses(NamedTuple):
-    """What one router did with a batch; padding does not count."""
+    """The statistics of one router on a batch, without padding."""
 
     load_balance: Tensor  # sums over tokens or images
     z: Tensor
@@ -140,14 +142,14 @@ def router_losses(
     document_ids_BL: Tensor | None = None,
     image: bool = False,
 ) -> RouterLosses:
-    """The auxiliary losses of a layer after its forward pass, as sums: over tokens, or over images,
-    whose tokens are as many each.
+    """Return the auxiliary losses of a layer after its forward pass, as sums over tokens, or over
+    images with equally many tokens.
 
-    Balance is E · Σ_e f_e · P_e: f_e the share of tokens sent to expert e, P_e its mean
-    probability; 1 when all experts work alike (Switch, arXiv:2101.03961, equations 4 to 6). Both
-    means are over one sequence and not over a batch (DeepSeek-V3, arXiv:2412.19437, equations 17 to
-    20): a product of means over a batch would depend on how micro-batches and ranks cut it. A
-    sequence weighs as its tokens do. z is logsumexp(scores)² (ST-MoE, arXiv:2202.08906, equation
+    Balance is E · Σ_e f_e · P_e, with f_e the fraction of tokens sent to expert e and P_e its mean
+    probability; 1 for balanced experts (Switch, arXiv:2101.03961, equations 4 to 6). Both means are
+    over one sequence, not over a batch (DeepSeek-V3, arXiv:2412.19437, equations 17 to 20): a
+    product of means over a batch would depend on its division into micro-batches and ranks. A
+    sequence is weighted by its tokens. z is logsumexp(scores)² (ST-MoE, arXiv:2202.08906, equation
     5).
     """
     assert layer.score_BLE is not None

@@ -1,4 +1,4 @@
-"""Norms and the scalar functions between maps."""
+"""Norm layers and gains."""
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +11,12 @@ from .roles import Role, with_role
 
 
 def build_norm(norm: S.Norm | None, width: int, *, stream: bool = True) -> nn.Module:
-    """Build the layer of a norm; without one, nothing is changed.
+    """Build the layer of a norm; the identity for None.
 
     Args:
         norm: the norm's spec.
         width: the size of the last dimension.
-        stream: whether that is the residual stream's, and not a head's.
+        stream: whether that is the residual stream, not a head.
     """
     if norm is None:
         return nn.Identity()
@@ -47,8 +47,8 @@ class LayerScaleLayer(nn.Module):
 
 
 class RMSNormLayer(nn.RMSNorm):
-    """torch's own, but in training on the CPU, where its many small steps take as long as five
-    layer norms.
+    """PyTorch's RMSNorm except in training on the CPU, where its many small steps take as long as
+    five layer norms.
     """
 
     def forward(self, x: Tensor) -> Tensor:

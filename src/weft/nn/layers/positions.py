@@ -1,5 +1,5 @@
-"""Positions: at the input, by rotation, on the score. (At queries and keys:
-`HiddenStates.query_key_position_BLD`.)
+"""Position layers: added to the input, as rotations, or as a bias on the scores. Positions at
+queries and keys are `HiddenStates.query_key_position_BLD`.
 """
 
 import math
@@ -18,7 +18,9 @@ from .roles import Role, with_role
 def sinusoidal_positions(
     position_BL: Tensor, width: int, layout: str, dtype: torch.dtype, temperature: float = 10_000.0
 ) -> Tensor:
-    """sin and cos of pos / 10000^(2i/d) (Vaswani et al. 2017, section 3.5), worked out in fp64."""
+    """Return sin and cos of pos / 10000^(2i/d) (Vaswani et al. 2017, section 3.5), computed in
+    float64.
+    """
     rate_K = temperature ** -(
         torch.arange(0, width, 2, device=position_BL.device, dtype=torch.float64) / width
     )
@@ -60,8 +62,8 @@ class SinusoidalTable:
 def sinusoidal_unit_grid(
     visible_BRC: Tensor, width: int, dtype: torch.dtype, temperature: float = 10_000.0
 ) -> Tensor:
-    """DETR's: row and column as shares of the visible image, times 2π (arXiv:2005.12872, appendix
-    A.4).
+    """Return DETR's positions: row and column as fractions of the visible image, times 2π
+    (arXiv:2005.12872, appendix A.4).
     """
     visible = visible_BRC.to(torch.float64)
     shares = []
@@ -120,7 +122,7 @@ class LearnedPositionsLayer(nn.Module):
 
 
 class LearnedPositions2DLayer(nn.Module):
-    """Half a vector a row, half a column."""
+    """A learned half-width vector per row and per column."""
 
     def __init__(self, spec: S.LearnedPositions2D, width: int) -> None:
         super().__init__()
@@ -131,10 +133,9 @@ class LearnedPositions2DLayer(nn.Module):
     def forward(self, rows: int, columns: int) -> Tensor:
         if max(rows, columns) > self.rows.num_embeddings:
             raise ValueError(
-                f"a grid of {rows}×{columns} cells is larger than the {self.rows.num_embeddings} "
-                "learned positions; "
-                "resize images to less (Resize.max_size), or train a model with a larger "
-                "LearnedPositions2D.count"
+                f"a grid of {rows}×{columns} cells exceeds the {self.rows.num_embeddings} learned "
+                "rows and columns; resize images to less (Resize.max_size), or train a model with "
+                "a larger LearnedPositions2D.count"
             )
         row = self.rows.weight[:rows, None]
         column = self.columns.weight[None, :columns]
@@ -146,8 +147,8 @@ class LearnedPositions2DLayer(nn.Module):
 def rope_angles(
     spec: S.RoPE, position_BL: Tensor, head_width: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """cos and sin of position × frequency (arXiv:2104.09864), worked out in fp64: low precision
-    loses far positions.
+    """Return cos and sin of position × frequency (arXiv:2104.09864), computed in float64: low
+    precision is inaccurate for far positions.
     """
     half = int(head_width * spec.fraction) // 2
     rate_K = spec.theta ** -(
@@ -165,7 +166,7 @@ def rope_angles(
 
 
 def apply_rope(x_BHLK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the pairs (i, i + half) of the first 2·half numbers of each head."""
+    """Rotate the pairs (i, i + half) of the first 2·half dimensions of each head."""
     half = cos.shape[-1]
     a = x_BHLK[..., :half]
     b = x_BHLK[..., half : 2 * half]
@@ -176,7 +177,7 @@ def apply_rope(x_BHLK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class RelativeBiasLayer(nn.Module):
-    """A learned scalar per head for each distance bucket, near ones exact, far ones log-spaced
+    """A learned scalar per head and distance bucket: near distances exact, far ones log-spaced
     (T5).
     """
 

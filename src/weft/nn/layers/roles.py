@@ -1,9 +1,9 @@
-"""What each parameter is for. A part declares it; initialisation, optimiser groups, layer decay,
-Muon, LoRA and rewriting for export read it, never the string of a parameter's name.
+"""Roles of parameters. Initialisation, optimiser groups, layer decay, Muon, LoRA and export read
+the declared role of a parameter, never its name.
 
 A module declares the role of its own tensors (`with_role`) and facts about everything inside it
-(`with_scope`). Both are kept on the module, because a parameter is replaced when a model leaves the
-meta device, is copied or is sharded.
+(`with_scope`). Both are stored on the module, because parameters are replaced when a model is
+materialised from the meta device, copied or sharded.
 """
 
 import math
@@ -19,7 +19,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class Role(Enum):
-    """What a parameter is for."""
+    """The role of a parameter."""
 
     MATRIX = "linear map inside a block"
     PROJECTION = "linear map between the parts of a model: patches, embeddings, stages, stacks"
@@ -40,7 +40,7 @@ def unit_normal(weight: Tensor, generator: torch.Generator) -> None:
 
 
 class Part(Enum):
-    """Which part of a model a parameter belongs to."""
+    """The part of a model that a parameter belongs to."""
 
     BODY = "everything that stays when the head changes"
     LAYER_MIX = "weights of the layers that the head reads"
@@ -50,24 +50,23 @@ class Part(Enum):
 
 @dataclass(frozen=True)
 class ParameterFacts:
-    """What is known of one parameter or buffer.
+    """The facts of one parameter or buffer.
 
     Args:
-        role: what it is for.
-        initial: the constant it starts at (default: 1 for a norm, 0 for a bias, else random).
-        formula: fills the tensor in place, instead of the spec's initialisation.
-        initialised_as: the role whose initialisation it takes, where that is not its own.
-        stream_dim: the dimension that runs along the channels of the residual stream; None: no
-            dimension does.
-        scaled_by_gain: multiply it by the `init_gain` of its branch (DeepNorm, arXiv:2203.00555,
-            figure 2).
-        query_heads: the number of heads, where it computes queries.
+        role: the role.
+        initial: the initial constant (default: 1 for a norm, 0 for a bias, else random).
+        formula: fills the tensor in place, in place of the spec's initialisation.
+        initialised_as: the role whose initialisation it uses, if not its own.
+        stream_dim: the dimension of the residual stream's channels; None: none.
+        scaled_by_gain: whether it is multiplied by the `init_gain` of its branch (DeepNorm,
+            arXiv:2203.00555, figure 2).
+        query_heads: the number of heads, if it computes queries.
         inside_block: whether it is inside a block.
         init_gain: the `init_gain` of its branch.
         residual_branches: the number of residual branches of its stack.
         layers_above: the number of blocks between it and the head: 0 for the head and the last
             block.
-        part: which part of the model it belongs to.
+        part: the part of the model that it belongs to.
     """
 
     role: Role
@@ -102,14 +101,13 @@ TORCH_ROLES: dict[type[nn.Module], Role] = {
 
 
 def with_role(module: M, role: Role, *names: str, **facts: Any) -> M:
-    """Declare what a module's own parameters and buffers are for.
+    """Declare the role of a module's own parameters and buffers.
 
     Args:
         module: the module; its children declare their own.
-        role: the role of its tensors. One that is called `bias` is a bias unless it is among
-            `names`.
-        names: the tensors this is about, as attributes of the module (default: all that are not
-            declared by name).
+        role: the role of its tensors. A tensor called `bias` has the role BIAS unless `names`
+            contains it.
+        names: the attributes to declare (default: all that are not declared by name).
         facts: fields of `ParameterFacts`.
     """
     declared: dict[str, ParameterFacts] = vars(module).setdefault("declared_roles", {})
@@ -118,16 +116,14 @@ def with_role(module: M, role: Role, *names: str, **facts: Any) -> M:
 
 
 def copy_roles(source: nn.Module, target: M) -> M:
-    """Declare of one module what another declares."""
+    """Copy the declarations of one module to another."""
     names = ("declared_roles", "declared_scope")
     vars(target).update({name: dict(vars(source)[name]) for name in names if name in vars(source)})
     return target
 
 
 def with_scope(module: M, **facts: Any) -> M:
-    """Declare facts of every parameter inside a module; a module further inside may say
-    otherwise.
-    """
+    """Declare facts of every parameter inside a module; inner modules override them."""
     vars(module).setdefault("declared_scope", {}).update(facts)
     return module
 
@@ -146,20 +142,22 @@ def head_linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
 
 
 def with_base_rate(linear: nn.Linear, rate: float) -> None:
-    """Declare the share of positive labels before training: a bias that starts at its log-odds need
-    not be learned, and no common vector takes its place (arXiv:1708.02002, section 3.3).
+    """Declare the fraction of positive labels before training: a bias that starts at its log-odds
+    need not be learned, and no common vector replaces it (arXiv:1708.02002, section 3.3).
     """
     with_role(linear, Role.BIAS, "bias", initial=-math.log((1 - rate) / rate))
 
 
 def is_declared(module: nn.Module) -> bool:
-    """Whether a module, or its class if it is one of torch's, says what its parameters are for."""
+    """Return whether a module, or its class if it is PyTorch's, declares the roles of its
+    parameters.
+    """
     return "declared_roles" in vars(module) or isinstance(module, tuple(TORCH_ROLES))
 
 
 def own_facts(module: nn.Module, scope: dict[str, Any]) -> Iterator[tuple[str, ParameterFacts]]:
-    """The facts of a module's own tensors by attribute name, as declared or by its class or their
-    shape.
+    """Return the facts of a module's own tensors by attribute name, from its declarations, its
+    class or tensor shapes.
     """
     declared: dict[str, ParameterFacts] = vars(module).get("declared_roles", {})
     torch_role = next(
@@ -179,7 +177,7 @@ def own_facts(module: nn.Module, scope: dict[str, Any]) -> Iterator[tuple[str, P
 
 
 def parameter_facts(module: nn.Module) -> dict[str, ParameterFacts]:
-    """The facts of every parameter and buffer of a module, by its name."""
+    """Return the facts of every parameter and buffer of a module by name."""
 
     def walk(part: nn.Module, path: str, scope: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         scope = scope | vars(part).get("declared_scope", {})
@@ -192,13 +190,12 @@ def parameter_facts(module: nn.Module) -> dict[str, ParameterFacts]:
 
 
 def check_roles(module: nn.Module) -> None:
-    """Raise a ValueError if a module inside `module` has parameters whose role nothing declares."""
+    """Raise ValueError if a module inside `module` has parameters without a declared role."""
     for path, part in module.named_modules():
         names = [name for name, _ in part.named_parameters(recurse=False)]
         if names and not is_declared(part):
             raise ValueError(
-                f"{type(part).__name__} ({path or 'the module itself'}) does not say what "
-                f"{', '.join(names)} "
-                f"{'is' if len(names) == 1 else 'are'} for; use "
+                f"{type(part).__name__} ({path or 'the module itself'}) declares no role for "
+                f"{', '.join(names)}; use "
                 "weft.nn.layers.roles.with_role(module, Role.…)"
             )

@@ -1,4 +1,4 @@
-"""A sequence of vectors with all that travels beside them."""
+"""Hidden states of a sequence with masks, documents and positions."""
 
 from dataclasses import dataclass, replace
 
@@ -10,17 +10,17 @@ from ..kernels.keyed_random import DocumentStarts, Keys, cell_keys, cell_numbers
 
 @dataclass(frozen=True, eq=False)
 class HiddenStates:
-    """What the four verbs hand on. Padding stands at either end of a row, not between tokens; a
-    document is one run of tokens.
+    """The result of each stage of a model. Padding is at either end of a row, not between tokens; a
+    document is consecutive tokens.
 
     Attributes:
         x_BLD: one vector per token.
-        attention_mask_BL: False at padding; None: no token is padding.
+        attention_mask_BL: False at padding; None: no padding.
         document_ids_BL: 0 at padding; None: a row is one document.
-        position_BL: for relative positions; None: 0, 1, 2, …
+        position_BL: relative positions; None: 0, 1, 2, …
         query_key_position_BLD: added to queries and keys at every attention.
-        grid: rows and columns, where the tokens are an image.
-        layer_outputs: outputs of the layers that `Model.layer_mix` names, in its order.
+        grid: rows and columns, if the tokens are an image.
+        layer_outputs: outputs of the layers of `Spec.layer_mix`, in its order.
     """
 
     x_BLD: Tensor
@@ -32,8 +32,8 @@ class HiddenStates:
     layer_outputs: tuple[Tensor, ...] = ()
 
     def select(self, index_BS: Tensor) -> "HiddenStates":
-        """Only some tokens, as MAE does with patches; each keeps its position, and they are no grid
-        any more.
+        """Return a subset of the tokens, as MAE does with patches; each keeps its position, and the
+        grid is lost.
         """
 
         def pick(t: Tensor | None) -> Tensor | None:

@@ -1,1 +1,1 @@
-"""One file per format: how it is recognised, divided into pieces and read."""
+"""File formats, one module each: detection, division into pieces and reading."""

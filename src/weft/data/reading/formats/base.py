@@ -1,4 +1,4 @@
-"""What formats of files share: pieces of similar size, each read independently."""
+"""Base of file formats: pieces of similar size that are read independently."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +71,7 @@ class FileFormat(Format):
         piece_bytes = max(piece_bytes, sum(map(estimated_bytes, paths)) // MAX_PIECES)
         for path in paths:
             if os.path.isdir(path):
-                raise ValueError(f"{path} is a folder; give its files, such as {path}/*.txt")
+                raise ValueError(f"{path} is a directory; give its files, such as {path}/*.txt")
             identity = file_identity(path)
             spans = self.spans(path, source, piece_bytes)
             pieces.append([Piece((path,), (span,), size, identity) for span, size in spans])

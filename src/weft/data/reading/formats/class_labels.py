@@ -1,5 +1,4 @@
-"""Names of classes that the `datasets` library keeps beside a column of numbers (its
-`ClassLabel`)."""
+"""Class names of the `datasets` library for columns of numbers (its `ClassLabel`)."""
 
 import json
 from collections.abc import Mapping
@@ -74,5 +73,5 @@ def name_of_number(cell: Any, names: list[ClassName]) -> Any:
     if cell == UNLABELLED:
         return None
     if not 0 <= cell < len(names):
-        raise ValueError(f"label {cell} has no name; the file names classes 0 to {len(names) - 1}")
+        raise ValueError(f"label {cell} has no name; the file has classes 0 to {len(names) - 1}")
     return names[cell]

@@ -77,7 +77,8 @@ def load_coco(path: str, version: str) -> Coco:
     missing = [name for name in LISTS if name not in sections]
     if missing:
         raise ValueError(
-            f"{path} is not COCO's JSON: it has no list {', '.join(map(repr, missing))}"
+            f"{path} is not in COCO's format: it has no list {', '.join(map(repr, missing))}; give "
+            "a file such as instances_train2017.json"
         )
     check_image_ids(path, sections["images"], sections["annotations"])
     categories = [entry for entry in sections["categories"] if isinstance(entry, dict)]

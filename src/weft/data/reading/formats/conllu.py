@@ -58,7 +58,7 @@ def read_conllu(path: str | Path) -> list[DependencySentence]:
             if fields[ID].isdigit():
                 rows.append(fields)
     if not sentences:
-        raise ValueError(f"{path} holds no sentence; give a CoNLL-U file")
+        raise ValueError(f"{path} contains no sentence; give a CoNLL-U file")
     return sentences
 
 

@@ -1,4 +1,4 @@
-"""Tables of delimited text: CSV with quotes (RFC 4180), TSV without."""
+"""Delimited text: CSV with quotes (RFC 4180), TSV without."""
 
 import csv
 from collections import Counter, deque
@@ -16,7 +16,7 @@ from .base import WHOLE, FileFormat, stretch
 from .lines import SNIFF_LINES, LineFormat, decoded_lines, full_lines, is_binary, read_head
 from .sniff import formats_by_suffix
 
-QUOTES = "a text that holds the delimiter needs quotes"
+QUOTES = "a text with the delimiter needs quotes"
 
 
 class TableFormat(FileFormat):

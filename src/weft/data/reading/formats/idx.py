@@ -1,5 +1,6 @@
-"""idx, the format of MNIST and of the sets that took its place (LeCun et al. 1998): a file of
-images and one of their labels."""
+"""idx, the format of MNIST and similar data sets (LeCun et al. 1998): a file of images and one of
+their labels.
+"""
 
 import os
 import zlib
@@ -81,8 +82,8 @@ def read_header(path: str) -> Header:
         mark = read_exactly(path, stream, 4)
         if mark[:3] != bytes((0, 0, UNSIGNED_BYTES)) or mark[3] not in (1, 3):
             raise ValueError(
-                f"{path} is not an idx file of bytes in one or three dimensions; fetch it again, "
-                "or name its format"
+                f"{path} is not an idx file of bytes in one or three dimensions; download it "
+                "again, or name its format"
             )
         numbers = np.frombuffer(read_exactly(path, stream, 4 * mark[3]), ">u4")
     header = Header(tuple(map(int, numbers)), 4 + 4 * mark[3])
@@ -90,7 +91,8 @@ def read_header(path: str) -> Header:
     claimed = header.size + prod(header.sides)
     if claimed > limit:
         raise ValueError(
-            f"{path} claims {claimed:,} bytes and holds {limit:,} at most; fetch it again"
+            f"{path} is damaged: its header says {claimed:,} bytes, but it has at most {limit:,}; "
+            "download it again"
         )
     return header
 
@@ -103,9 +105,9 @@ def read_exactly(path: str, stream: Any, count: int, start: int | None = None) -
             stream.seek(start)
         data: bytes = stream.read(count)
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be unpacked: {error}; fetch it again") from None
+        raise ValueError(f"{path} cannot be unpacked: {error}; download it again") from None
     if len(data) < count:
-        raise ValueError(f"{path} ends early; fetch it again")
+        raise ValueError(f"{path} is truncated; download it again")
     return data
 
 
@@ -144,7 +146,7 @@ def files_of_path(path: str) -> tuple[str, ...]:
     pairs = pairs_in(path)
     if len(pairs) != 1:
         names = " or ".join(f"{os.path.join(path, name)}-*" for name in pairs) or "its files"
-        raise ValueError(f"{path} holds {len(pairs)} pairs of idx files; give {names}")
+        raise ValueError(f"{path} contains {len(pairs)} pairs of idx files; give {names}")
     return next(iter(pairs.values()))
 
 
@@ -162,8 +164,8 @@ def pairs_in(folder: str) -> dict[str, tuple[str, str]]:
 def check_pair(images: str, shape: Header, labels: str, label_shape: Header) -> None:
     if shape.sides[0] != label_shape.sides[0]:
         raise ValueError(
-            f"{images} holds {shape.sides[0]:,} images, {labels} {label_shape.sides[0]:,} labels; "
-            "give two files that belong together"
+            f"{images} has {shape.sides[0]:,} images, but {labels} has {label_shape.sides[0]:,} "
+            "labels; give two files of the same data"
         )
 
 

@@ -48,7 +48,9 @@ class FolderFormat(Format):
 def image_files(folder: str, fraction: tuple[float, float] = (0.0, 1.0)) -> list[str]:
     """Class by class, each in the order of names; `fraction` is a stretch of each class."""
     if not os.path.isdir(folder):
-        raise ValueError(f"{folder} is not a folder; give the folder with one sub-folder per class")
+        raise ValueError(
+            f"{folder} is not a directory; give a directory with one subdirectory per class"
+        )
     classes = {name: files_of_class(folder, name) for name in class_folders(folder)}
     if not any(classes.values()):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Images of a folder that a table names, which two formats read."""
+"""Images in a directory that a table names, shared by two formats."""
 
 import os
 from collections.abc import Sequence
@@ -29,8 +29,9 @@ def read_image(folder: str, name: str) -> bytes:
     """Return the bytes of an image.
 
     Raises:
-        ValueError: if it cannot be read, or lies outside the folder: who wrote the table may not
-            choose from the whole disk."""
+        ValueError: if it cannot be read or is outside the directory: a table must not give access
+            to the whole disk.
+    """
     path = Path(folder, name)
     root = Path(folder).resolve()
     try:
@@ -51,14 +52,14 @@ def image_pieces(
     names: Sequence[Sequence[str]],
     piece_bytes: int,
 ) -> list[Piece]:
-    """Divide rows into pieces, each known by the files that it names.
+    """Divide rows into pieces, each identified by its files.
 
     Args:
-        paths: the table and the folder.
-        fraction: of the rows, which is divided.
-        identity: what else decides the rows of a piece.
-        names: the names of the images of each row.
-        piece_bytes: of a piece, about.
+        paths: the table and the directory.
+        fraction: the fraction of the rows to divide.
+        identity: other properties that the rows of a piece depend on.
+        names: the image names of each row.
+        piece_bytes: the approximate size of a piece in bytes.
     """
     rows = range(*stretch(len(names), fraction))
     files = {i: [os.path.join(paths[1], name) for name in names[i] if name] for i in rows}

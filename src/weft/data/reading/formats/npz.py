@@ -1,7 +1,7 @@
-"""npz, numpy's archive: images as one array, or as encoded files end to end, with their labels.
+"""npz, numpy's archive: images as one array, or as concatenated encoded files, with their labels.
 
-Arrays are read by rows, so that memory does not grow with the archive, and nothing is ever
-unpickled."""
+Arrays are read by rows, so that memory does not grow with the archive; nothing is unpickled.
+"""
 
 import zipfile
 from collections.abc import Iterator

@@ -56,8 +56,8 @@ def parallel_pieces(source: Source, piece_bytes: int) -> list[Piece]:
     """Divide aligned files at the same lines; each glob must match as many files."""
     if len(source.paths) < 2:
         raise ValueError(
-            f"parallel text needs two files or more, and there is only {source.paths[0]}; "
-            "give the aligned file too"
+            f"parallel text needs at least two files, not only {source.paths[0]}; give the aligned "
+            "file too"
         )
     columns = [find(path) for path in source.paths]
     if len({len(files) for files in columns}) != 1:

@@ -1,4 +1,4 @@
-"""Parquet, cut at its row groups."""
+"""Parquet, divided at its row groups."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -48,7 +48,7 @@ def open_parquet(path: str) -> Iterator[Any]:
         rows = file.metadata.num_rows
     except Exception as error:  # damaged bytes make Arrow raise errors of every kind
         raise ValueError(
-            f"{path} cannot be read as Parquet: {first_line(error)}; fetch it again"
+            f"{path} cannot be read as Parquet: {first_line(error)}; download it again"
         ) from None
     if rows > unpacked_limit(path):
         raise ValueError(

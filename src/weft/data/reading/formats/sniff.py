@@ -53,9 +53,8 @@ def surest_format(head: bytes, path: str) -> Format:
     )
     if (score <= 0 or surest.name in ("csv", "tsv")) and is_array_without_objects(head, path):
         raise UnknownFormat(
-            f"{path} is a JSON array of other values than objects; write one object per row, such "
-            "as "
-            '[{"text": "…"}, {"text": "…"}]'
+            f"{path} is a JSON array of values that are not objects; write one object per row, "
+            'such as [{"text": "…"}, {"text": "…"}]'
         )
     if score <= 0 and is_binary(head):
         raise UnknownFormat(
@@ -63,9 +62,9 @@ def surest_format(head: bytes, path: str) -> Format:
         )
     if score <= 0:
         raise UnknownFormat(
-            f"{path}: neither a table (comma, semicolon, tab or |), nor JSON, Parquet, CoNLL or "
-            "SQuAD's JSON; save it as one "
-            "of these, or name its format (weft prepare --format, in a recipe Source.format)"
+            f"{path} is in no known format: neither a table (comma, semicolon, tab or |) nor JSON, "
+            "Parquet, CoNLL or SQuAD's JSON; convert it to one of these, or name its format (weft "
+            "prepare --format, in a recipe Source.format)"
         )
     return surest
 

@@ -72,7 +72,7 @@ def iterate_articles(path: str) -> Iterator[tuple[int, JSONCursor]]:
             yield article, cursor
     if not has_articles:
         raise ValueError(
-            f'{path} is not SQuAD\'s JSON: it has no list "data"; give a file such as '
+            f'{path} is not in SQuAD\'s format: it has no list "data"; give a file such as '
             "train-v2.0.json"
         )
     cursor.end()

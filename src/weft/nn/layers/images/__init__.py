@@ -1,1 +1,1 @@
-"""Layers that only models of images have."""
+"""Layers of image models."""

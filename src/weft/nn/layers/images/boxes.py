@@ -1,4 +1,4 @@
-"""Boxes: centre and size as fractions of an image, corners, and how much two of them overlap."""
+"""Box utilities: formats and generalised IoU."""
 
 import torch
 from torch import Tensor
@@ -12,10 +12,11 @@ def to_corners(box_4: Tensor) -> Tensor:
 
 
 def generalized_iou(a_4: Tensor, b_4: Tensor) -> Tensor:
-    """IoU - (hull - union) / hull of boxes as centre and size, broadcast (Rezatofighi et al. 2019,
-    arXiv:1902.09630, algorithm 1).
+    """Return generalised IoU, IoU - (hull - union) / hull, of boxes as centre and size, broadcast
+    (Rezatofighi et al. 2019, arXiv:1902.09630, algorithm 1).
 
-    Two boxes without area have no overlap: a tiny number instead of 0 / 0."""
+    A small number avoids 0 / 0 for boxes without area.
+    """
     a = to_corners(a_4)
     b = to_corners(b_4)
     inner = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(

@@ -1,5 +1,5 @@
-"""Attention whose positions have maps of their own (Conditional DETR, Meng et al. 2021,
-arXiv:2108.06152, section 3.2).
+"""Attention with separate maps of positions (Conditional DETR, Meng et al. 2021, arXiv:2108.06152,
+section 3.2).
 """
 
 from typing import NamedTuple
@@ -38,8 +38,9 @@ class AnchorContext(NamedTuple):
 
 
 class ConditionalAttention(ProjectedAttention):
-    """Cross-attention that compares content and place apart: a head's query is [Wx; Vc], its key
-    [Wm; Vp]. In the first block of DAB-DETR the content has the positions too: Wx + Up, Wm + Vp.
+    """Cross-attention that compares content and position separately: a head's query is [Wx; Vc],
+    its key [Wm; Vp]. In the first block of DAB-DETR the content includes positions: Wx + Up, Wm +
+    Vp.
     """
 
     def __init__(self, spec: S.Attention, width: int) -> None:

@@ -1,5 +1,5 @@
-"""Object queries: vectors (DETR, Carion et al. 2020, arXiv:2005.12872, section 3.2), or boxes that
-are refined layer by layer (DAB-DETR, Liu et al. 2022, arXiv:2201.12329, section 4).
+"""Object queries: learned vectors (DETR, Carion et al. 2020, arXiv:2005.12872, section 3.2), or
+boxes refined layer by layer (DAB-DETR, Liu et al. 2022, arXiv:2201.12329, section 4).
 """
 
 import math
@@ -53,7 +53,7 @@ class ObjectStates(HiddenStates):
 
 
 class ObjectQueriesLayer(nn.Module):
-    """Object queries: zeros at first, told apart by a learned vector at every attention."""
+    """Object queries: initially zeros, distinguished by a learned vector at every attention."""
 
     def __init__(self, spec: S.ObjectQueries, width: int) -> None:
         super().__init__()
@@ -89,9 +89,9 @@ class AnchorQueriesLayer(nn.Module):
         )
 
     def place(self, x_BND: Tensor, anchor_BN4: Tensor, first: bool) -> tuple[Tensor, Tensor]:
-        """What self-attention adds for a box (equation 4), and what cross-attention compares with a
-        cell's place: the sines of the box's centre, scaled by the query (equation 5) and by its
-        size (equation 6).
+        """Return the positions of self-attention for a box (equation 4) and of cross-attention: the
+        sinusoids of the box's centre, scaled by the query (equation 5) and by the box's size
+        (equation 6).
         """
         sines = anchor_sines(anchor_BN4, self.width)
         centre_BND = sines[..., : self.width]

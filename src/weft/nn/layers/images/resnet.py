@@ -1,7 +1,8 @@
-"""A ResNet v1.5, read at its last stage (He et al. 2015, arXiv:1512.03385; DETR, section 3.2).
+"""ResNet v1.5 as a backbone: the output is the last stage (He et al. 2015, arXiv:1512.03385; DETR,
+section 3.2).
 
-A mask (B, 1, rows, columns) is False at padding. Layers that are given one return zeros there: what
-a convolution reads beyond the edge of an image that is alone.
+A mask (B, 1, rows, columns) is False at padding. Layers with a mask return zeros there, as a
+convolution reads beyond the edge of an unpadded image.
 """
 
 import torch
@@ -14,7 +15,7 @@ from ..roles import Role, with_role
 
 
 class FrozenBatchNorm(nn.Module):
-    """Batch norm whose statistics and affine map are fixed numbers."""
+    """Batch norm with fixed statistics and affine map."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -35,7 +36,7 @@ class FrozenBatchNorm(nn.Module):
 
 
 class GroupNormLayer(nn.GroupNorm):
-    """Group norm; of a padded image, with the mean and variance of what is visible."""
+    """Group norm; statistics of a padded image are those of its visible part."""
 
     def forward(self, x_BCRS: Tensor, mask_B1RS: Tensor | None = None) -> Tensor:
         if mask_B1RS is None:
@@ -87,13 +88,13 @@ class ConvNorm(nn.Module):
         self.norm = build_resnet_norm(spec.norm, outputs)
 
     def forward(self, x: Tensor, mask_B1RS: Tensor | None = None) -> Tensor:
-        """`mask_B1RS`: of the output."""
+        """`mask_B1RS`: the mask of the output."""
         y: Tensor = self.norm(self.convolution(x), mask_B1RS)
         return y if mask_B1RS is None else y * mask_B1RS
 
 
 class ResNetBlock(nn.Module):
-    """1×1 down, 3×3, 1×1 up, or two 3×3, beside a shortcut."""
+    """A residual block: 1×1 down, 3×3, 1×1 up, or two 3×3, with a shortcut."""
 
     def __init__(self, spec: S.ResNet, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -119,15 +120,13 @@ class ResNetBlock(nn.Module):
 
 
 def strided(mask_B1RS: Tensor | None, stride: int) -> Tensor | None:
-    """The mask of what a convolution of this stride gives: a cell is visible where its first pixel
-    is.
-    """
+    """Return the mask of a strided convolution's output: a cell is visible if its first pixel is."""
     return mask_B1RS if mask_B1RS is None or stride == 1 else mask_B1RS[..., ::stride, ::stride]
 
 
 def max_pool_relu(x_BCRS: Tensor) -> Tensor:
-    """The maximum of 3 × 3 cells at every second place, 0 where none is positive: the papers' ReLU
-    before the pooling, of a quarter of the numbers. Values and gradients are the same.
+    """Return the maximum of 3 × 3 cells with stride 2, at least 0: the papers' ReLU before pooling,
+    on a quarter of the values. Values and gradients are the same.
     """
     return F.max_pool2d(x_BCRS, 3, stride=2, padding=1).relu()
 
@@ -150,7 +149,7 @@ class ResNetLayer(nn.Module):
     def features(
         self, image_BCRS: Tensor, mask_B1RS: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """The map of the last stage and, where pixels have a mask, the mask of its cells."""
+        """Return the feature map of the last stage and, for masked pixels, the mask of its cells."""
         mask_B1RS = strided(mask_B1RS, self.stem.stride)
         # Channels last: convolutions and pooling on CPU read it as it is, and the cells are tokens
         # without a copy.

@@ -1,5 +1,5 @@
-"""Self-attention beside convolutions, on a feature map (SAGAN, Zhang et al. 2018, arXiv:1805.08318,
-section 3).
+"""Self-attention on convolutional feature maps (SAGAN, Zhang et al. 2018, arXiv:1805.08318, section
+3).
 """
 
 import torch
@@ -12,12 +12,12 @@ from ..roles import Role, with_role
 
 
 class SelfAttention2d(nn.Module):
-    """x + gamma · out(softmax(query(x) key(x)ᵀ) value(x)) over all cells of a map; gamma is learned
-    and starts at 0, so that a network first relies on its convolutions.
+    """x + gamma · out(softmax(query(x) key(x)ᵀ) value(x)) over all cells; gamma is learned and
+    starts at 0, so that the network first relies on its convolutions.
 
     Args:
-        channels: of the map.
-        reduction: queries, keys and values have channels / reduction numbers.
+        channels: the channels of the feature map.
+        reduction: queries, keys and values have channels / reduction channels.
     """
 
     def __init__(self, channels: int, reduction: int = 8) -> None:

@@ -18,12 +18,11 @@ from ..roles import Role, with_role
 class ShiftedWindowAttention(AttentionLayer):
     """Attention inside each window, with a learned bias per offset between two cells.
 
-    A grid that fits in the window is one window, without shift and without padding; a grid that is
-    too narrow for it in one direction is cut into squares of its shorter side (the authors' code:
-    window = min(input_resolution)). In both cases the bias of an offset stays in its row of the
-    table. A larger grid that is not a multiple of the window is padded with zeros at its right and
-    bottom, and the cells beside the padding attend to it: so does transformers, whose outputs these
-    are.
+    A grid that fits in the window is one window, without shift or padding. A grid that is too
+    narrow in one direction is divided into squares of its shorter side (the authors' code: window =
+    min(input_resolution)). In both cases the bias of an offset keeps its row of the table. Other
+    grids that are not a multiple of the window are padded with zeros at the right and bottom; cells
+    attend to the padding, as in transformers, whose outputs these match.
     """
 
     def __init__(self, spec: S.Attention, width: int) -> None:
@@ -84,8 +83,8 @@ class ShiftedWindowAttention(AttentionLayer):
         shift: int,
         context: AttentionContext,
     ) -> Tensor | None:
-        """Learned bias by offset; of shifted windows also -inf between cells that the shift brought
-        together from far, (1, windows · H, L, M).
+        """Return the learned bias by offset; for shifted windows also -inf between cells that are
+        adjacent only through the shift, (1, windows · H, L, M).
         """
         mask = self.bias(window) if self.offsets is not None else None
         if shift:
@@ -105,13 +104,13 @@ class ShiftedWindowAttention(AttentionLayer):
         return bias.permute(2, 0, 1)[None]
 
     def resize(self, table: Tensor) -> Tensor:
-        """A bias table of another window size, for this one (section 4.1: fine-tuning with a larger
+        """Interpolate the bias table of another window size (section 4.1: fine-tuning with a larger
         window).
         """
         return interpolate_grid(table, (2 * self.size - 1, 2 * self.size - 1))
 
     def regions(self, padded: tuple[int, int], shift: int, device: torch.device) -> Tensor:
-        """Number the parts that were neighbours before the shift, then cut into windows."""
+        """Number the regions of adjacent cells before the shift, then split them into windows."""
 
         def part(length: int) -> Tensor:
             at = torch.arange(length, device=device)
@@ -122,8 +121,8 @@ class ShiftedWindowAttention(AttentionLayer):
 
 
 def windows_as_heads(count: int) -> Callable[[AttentionBackend], AttentionBackend]:
-    """The windows of an image read as heads of it: the mask of the shift, one for each window, is
-    then the same for all images.
+    """Treat the windows of an image as heads, so that the mask of the shift, one per window, is the
+    same for all images.
     """
 
     def split(kernel: AttentionBackend) -> AttentionBackend:
@@ -140,6 +139,6 @@ def windows_as_heads(count: int) -> Callable[[AttentionBackend], AttentionBacken
 
 
 def partition_windows(x: Tensor, window: tuple[int, int]) -> Tensor:
-    """A padded grid (B, rows, columns, D) in windows: (windows, cells, D)."""
+    """Split a padded grid (B, rows, columns, D) into windows: (windows, cells, D)."""
     x = x.unflatten(2, (-1, window[1])).unflatten(1, (-1, window[0]))
     return x.transpose(2, 3).flatten(3, 4).flatten(0, 2)

@@ -1,4 +1,4 @@
-"""Convolutions in front of a Transformer."""
+"""Convolutional stem layers."""
 
 import torch
 from torch import Tensor, nn
