@@ -423,7 +423,7 @@ def test_convert_writes_over_an_older_model_folder(
         ("show gpt-neox-20b", "did you mean 'gpt_neox-20b'?"),
         ("show llama-3.2-1", "did you mean 'llama-3.2-1b'?"),
         ("show bert-", "did you mean"),
-        ("show 12345", "no family, size or folder is called '12345'; see weft families"),
+        ("show 12345", "'12345' is not a family, a preset or a directory; see weft families"),
         ("show {empty}", "holds neither config.json nor weft.json"),
         ("show {settings}", "model type None is not known"),
         ("verify", "FOLDER; see weft verify --help"),

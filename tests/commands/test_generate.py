@@ -276,7 +276,7 @@ def test_a_wrong_row_is_named(
             "c.jsonl",
             '{"messages": "a"}\n{"id": 2}\n',
             ["--chat"],
-            "row 1: a conversation is a list",
+            "row 1: a conversation must be a list",
         ),
         ("d.csv", "a,b\nx,y\n", [], "name it with --columns\n"),
     ):

@@ -258,7 +258,7 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         ),
         (
             ["classify", "colors.csv", "photos", "--columns", "color", "id"],
-            "'id' holds images, and 'color' does not; give --columns id color",
+            "column 'id' contains images, but 'color' does not;  give --columns id color",
         ),
         (
             ["classify", "files.csv", "photos", "--columns", "after", "label"],
@@ -266,7 +266,7 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         ),
         (
             ["classify", "hub.parquet"],
-            "which column is the label? There are 'img', 'fine_label'; name it with --columns "
+            "no column is recognised as the label; available: 'img', 'fine_label';  name it with --columns "
             "IMAGE LABEL",
         ),
         (
@@ -282,7 +282,7 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         (
             ["classify", "paths.parquet"],
             "2 of 2 rows cannot be read (paths.parquet, rows 1, 2: an image without its bytes; "
-            "embed the files, or give their folder)",
+            "embed the files, or give their directory)",
         ),
         (
             ["classify", "bytes.parquet", "--columns", "image", "label", "text"],
@@ -290,18 +290,18 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         ),
         (
             ["classify", "bytes.parquet", "--columns", "label", "image"],
-            "'image' holds images, and 'label' does not; give --columns image label",
+            "column 'image' contains images, but 'label' does not;  give --columns image label",
         ),
         (
             ["detect", "fractions.json", "images"],
-            "fractions.json: box [0.1, 0.1, 0.5, 0.5] looks like fractions",
+            "fractions.json: box [0.1, 0.1, 0.5, 0.5] and all others look like fractions",
         ),
         (
             ["classify", "two_bad"],
             "2 of 12 rows cannot be read (two_bad/a/0.png and others: empty image)",
         ),
         (["classify", "junk.parquet"], "rows 1, 2: cannot identify the image"),
-        (["classify", "lists.parquet"], "label ['red'] is not the name of a class"),
+        (["classify", "lists.parquet"], "label ['red'] is not a class name"),
         (["classify", "cut"], "8 of 8 rows cannot be read (cut/a/0.jpg and others: "),
         (
             ["classify", "one_of_b"],
@@ -321,7 +321,7 @@ def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
         (["classify", "reviews.csv", "--valid", "other.csv"], "no column 'review'"),
         (["classify", "header.csv"], "header.csv: there is no row"),
         (["classify", "one_column.csv"], "there is only the column 'text', and no label"),
-        (["translate", "one_column.csv"], "a pair needs two columns; there is only 'text'"),
+        (["translate", "one_column.csv"], "a pair needs two columns; available: 'text'"),
         (["classify", "one_class.csv"], "every row has label = '1'"),
         (["classify", "no_label.csv"], "label is empty in every row"),
         (["classify", "wide.csv"], "allow more with --max-bad-row-fraction 0.5"),
@@ -381,7 +381,7 @@ def test_of_large_images_a_few_are_decoded_and_a_damaged_one_among_the_others_is
         ([70, 5, 20, 20], "outside its image of 64×48"),
         ([40, 30, 60, 45], "left, top, right and bottom"),
         ([None, 5, 20, 20], "a box's side is None, not a number"),
-        ([5, 5, 20], "boxes are four numbers and a label each"),
+        ([5, 5, 20], "give four numbers and a label per box"),
         ([float("nan"), 5, 20, 20], "a box's side is nan"),
     ],
 )  # fmt: skip

@@ -627,7 +627,9 @@ def test_columns_are_told_from_their_names(
 
 
 def test_a_column_that_cannot_be_told_is_asked_for() -> None:
-    with pytest.raises(ValueError, match="which of 'a', 'b' is the label"):
+    with pytest.raises(
+        ValueError, match="no column is recognised as the label; available: 'a', 'b'"
+    ):
         R.Classification.infer_rows([{"a": "x", "b": "y"}], name="classify")
 
 

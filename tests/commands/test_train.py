@@ -430,7 +430,7 @@ def test_prepare_takes_a_recipe_or_files_and_parts_give_the_same(
         (["status", "nowhere"], "nowhere does not exist; give the folder of a run"),
         (["resume", "nowhere"], "nowhere does not exist"),
         (["resume", "small.py"], "small.py is not a folder; give the folder of a run"),
-        (["resume", "."], ". is not the folder of a run: it has no recipe.json"),
+        (["resume", "."], ". is not a run directory: it has no recipe.json"),
         (["resume", "nowhere", "--verify"], "nowhere does not exist"),
         (
             ["train", "small.py", "--set", "steps=9", "--set", "optimiser.lr=-1"],

@@ -107,7 +107,7 @@ def test_a_source_that_changed_between_two_starts_is_refused(
     )
     said = refused(recipe, out)
     assert (
-        "holds prepared data of other files or settings"
+        "contains prepared data of other files or settings"
         if folder
         else "the data changed since this run began"
     ) in said
@@ -452,7 +452,7 @@ def test_a_check_needs_a_run_with_a_checkpoint_and_one_rank(
     begun: tuple[R.Recipe, Path], tmp_path: Path
 ) -> None:
     _, out = begun
-    with pytest.raises(ValueError, match="is not the folder of a run"):
+    with pytest.raises(ValueError, match="is not a run directory"):
         whole_runs.verify_resume(tmp_path)
     last = all_checkpoints(out / "checkpoints")[-1]
     write(out / "checkpoints", 4, last.all_tensors(), {**last.state, "world": 2})

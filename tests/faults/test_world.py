@@ -150,7 +150,7 @@ def test_ranks_refuse_prepared_data_of_other_files_as_one_process_does(
     other = replace(data, train=R.Source(paths=(str(tmp_path / "other.txt"),)))
     recipe = replace(whole.recipes["causal"], data=other, steps=1)
     found = ranks(recipe, tmp_path / "run", 2, lambda: train(recipe, tmp_path / "run"))
-    line = f"{data.prepared_folder} holds prepared data of other files or settings"
+    line = f"{data.prepared_folder} contains prepared data of other files or settings"
     assert [line in answer["line"] for answer in found] == [True, True], found
     (tmp_path / "other.txt").unlink()  # without its sources, what is prepared counts
     found = ranks(recipe, tmp_path / "run", 2, lambda: train(recipe, tmp_path / "run"))

@@ -50,7 +50,7 @@ def test_a_file_gives_words_heads_and_the_places_of_words_in_the_text(file: Path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no sentence"),
+        ("", "contains no sentence"),
         ("1 the _ _ _ _ 0 root _ _\n", "line 1: 1 fields instead of 10; separate them by tabs"),
         ("1\ta\t_\t_\t_\t_\t7\tdet\t_\t_\n", "'7' is the head of a word"),
     ],

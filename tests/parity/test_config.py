@@ -187,7 +187,7 @@ def test_robertas_positions_start_after_the_padding_id_whatever_it_is() -> None:
         S.LearnedPositions(count=14, offset=2),
     )
     assert f.to_config(first)["pad_token_id"] == 0
-    with pytest.raises(ValueError, match="pads with id 1"):
+    with pytest.raises(ValueError, match="need the padding id 1"):
         f.to_config(S.replace(usual, special_tokens=S.SpecialTokens(pad=0)))
 
 

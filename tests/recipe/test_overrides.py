@@ -128,10 +128,10 @@ def test_a_pattern_of_blocks_goes_on_and_what_is_no_pattern_is_refused() -> None
     for blocks in ((near, near, far) * 2, (near, near, far, near, near, far, near)):
         found = R.apply_overrides(stacked(*blocks), ["model.decoder.depth=11"])
         assert found.model.decoder == S.Stack(blocks=((near, near, far) * 4)[:11], norm=S.RMSNorm())
-    assert "model.decoder.blocks: its 2 blocks differ" in refused(
+    assert "model.decoder.blocks: the 2 blocks have no repeating pattern" in refused(
         stacked(near, far), "model.decoder.depth=3"
     )
-    assert "model.decoder.blocks: its 3 blocks differ" in refused(
+    assert "model.decoder.blocks: the 3 blocks have no repeating pattern" in refused(
         stacked(near, near, far), "model.decoder.depth=6"
     )
     deep = tuple(
@@ -206,10 +206,10 @@ def test_cross_branches_move_too() -> None:
 
 
 def test_norms_that_cannot_be_placed_are_refused_with_the_path() -> None:
-    assert "model.encoder.blocks.0.norm is pre or post or sandwich, not 'both'" in refused(
+    assert "model.encoder.blocks.0.norm = 'both' must be one of pre, post, sandwich" in refused(
         BERT, "model.encoder.blocks.*.norm=both"
     )
-    assert "place the norms of the blocks with model.encoder.blocks.*.norm=pre" in refused(
+    assert "set the position of the blocks' norms with model.encoder.blocks.*.norm=pre" in refused(
         BERT, "model.encoder.norm=pre"
     )
     neox = replace(GPT, model=weft.gpt_neox(depth=2, width=16, heads=2, hidden=32, vocab_size=261))
@@ -217,7 +217,7 @@ def test_norms_that_cannot_be_placed_are_refused_with_the_path() -> None:
         neox, "model.decoder.blocks.*.norm=post"
     )
     bare = R.apply_overrides(GPT, ["model.decoder.blocks.*.attention.before=null"])
-    assert "model.decoder.blocks.0.attention has no norm to place" in refused(
+    assert "model.decoder.blocks.0.attention has no norm to move" in refused(
         bare, "model.decoder.blocks.*.norm=post"
     )
 
@@ -228,8 +228,8 @@ def test_norms_that_cannot_be_placed_are_refused_with_the_path() -> None:
 @pytest.mark.parametrize(
     ("word", "line"),
     [
-        ("=3", "--set =3: write path=value"),
-        ("model..width=3", "write path=value"),
+        ("=3", "--set =3 is not a path and a value"),
+        ("model..width=3", "give path=value"),
         ("name.x=3", 'name is "small", which has no fields'),
         ("length_schedule.0=1", "length_schedule.0 does not exist"),
         ("model.decoder.blocks.9.attention.dropout=0.5", "model.decoder.blocks has 4 items"),
@@ -242,7 +242,7 @@ def test_norms_that_cannot_be_placed_are_refused_with_the_path() -> None:
             "model.decoder.blocks.0.attention (Branch) has no field 'droput'; did you mean "
             "'dropout'?",
         ),
-        ("model.decoder.depth=0", "needs a count from 1 to 10,000"),
+        ("model.decoder.depth=0", "must be a whole number from 1 to 10,000"),
         ("guard.spike_deviations.x=64", "guard.spike_deviations is null"),
         ("steps=1.5", "valid integer"),
         ("optimiser=Adam", "Adam needs 'lr'"),

@@ -70,7 +70,7 @@ def test_a_full_cache_and_a_model_that_cannot_decode_say_so() -> None:
     with pytest.raises(ValueError, match="room for 3 tokens, not 4"):
         step(model, torch.zeros(1, 4, dtype=torch.long), None, model.new_cache(1, 3))
     bert = weft.build(weft.bert(depth=1, width=16, heads=2, hidden=16, vocab_size=32, positions=8))
-    with pytest.raises(ValueError, match="only a decoder has a cache"):
+    with pytest.raises(ValueError, match="no decoder and so no cache"):
         bert.new_cache(1, 3)
 
 

@@ -65,8 +65,8 @@ def test_relu_after_the_pooling_has_the_values_and_gradients_of_relu_before_it()
 @pytest.mark.parametrize(
     ("stem", "path"),
     [
-        (S.ResNetStem(depths=()), "source.stem.depths: a backbone needs a stage"),
-        (S.ResNetStem(depths=(1,), widths=(8, 16)), "source.stem.depths: one depth and one width"),
+        (S.ResNetStem(depths=()), "source.stem.depths: is empty"),
+        (S.ResNetStem(depths=(1,), widths=(8, 16)), "source.stem.depths: has "),
         (S.ResNetStem(depths=(1,), widths=(30,), block="basic"), "source.stem.norm.groups"),
     ],
 )

@@ -138,14 +138,14 @@ def test_a_head_on_frozen_features_trains_itself_and_the_weights_of_the_layers_a
     ("said", "features", "head"),
     [
         (
-            "there is no layer 6: 0 are the embeddings, 5 or -1 is the last",
+            "layer 6 does not exist",
             S.LayerMix(layers=(6,)),
             TAGS,
         ),
-        ("there is no layer -7", S.LayerMix(layers=(-7,)), TAGS),
-        ("name a layer twice", S.LayerMix(layers=(5, -1)), TAGS),
+        ("layer -7 does not exist", S.LayerMix(layers=(-7,)), TAGS),
+        ("has duplicates", S.LayerMix(layers=(5, -1)), TAGS),
         (
-            "are read by ClassifierHead, TokenClassifierHead, SpanHead or NoHead",
+            "\\(ClassifierHead, TokenClassifierHead, SpanHead or NoHead\\)",
             S.LayerMix(layers=(-1,)),
             S.LMHead(),
         ),

@@ -212,7 +212,7 @@ IMAGES = weft.vit("base", depth=1, width=8, heads=2, hidden=8, image_size=32)
         (TEXT, [ids(1, 3), {"token_type_ids": ids(1, 3, 7)}], "token_type_ids hold 7"),
         (TEXT, [ids(1, 3), ids(1, 3)], "no targets"),
         (PAIRS, [ids(1, 3)], "targets"),
-        (PAIRS, [ids(1, 3), ids(2, 3)], "2 targets beside 1"),
+        (PAIRS, [ids(1, 3), ids(2, 3)], "2 targets for 1"),
         (PAIRS, [ids(1, 3), ids(1, 3, 99)], "targets hold 99"),
         (PAIRS, [ids(1, 3), ids(1, 3), {"decoder_attention_mask": ids(1, 5)}], "(1, 5)"),
         (IMAGES, [torch.rand(3, 32, 32)], "(3, 32, 32)"),

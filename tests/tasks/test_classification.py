@@ -338,5 +338,5 @@ def test_transforms_that_give_another_size_than_the_model_reads_are_named() -> N
     value = R.Classification(transforms=(R.RandomCrop(size=12),))
     corruption, _ = build_pair(value, vit(), labelled(R.LabelledImages()))
     samples = corruption.open_samples(album(2), 17)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"give 12 × 12 pixels, the model reads 16 × 16; end them"):
+    with pytest.raises(ValueError, match=r"give 12 × 12 pixels, but the model reads 16 × 16"):
         corruption(samples, 0, sample_generator(0, 0, 0))

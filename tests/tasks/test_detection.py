@@ -396,7 +396,7 @@ def test_positions_enter_exactly_where_the_values_say(
 
 def test_positions_at_a_decoder_need_one() -> None:
     spec = detector(source={"positions_at": "decoder-attention"})
-    with pytest.raises(ValueError, match=r"source\.positions_at.*there is no decoder"):
+    with pytest.raises(ValueError, match=r"source\.positions_at.*no decoder"):
         S.replace(spec, decoder=None, target=None, head=S.ClassifierHead(num_labels=2))
 
 
@@ -420,7 +420,7 @@ def test_a_box_that_is_not_in_its_image_is_refused(box: list[float], words: str)
 
 def test_boxes_that_are_fractions_of_their_images_are_refused() -> None:
     """One such box may be a speck; when all are, they were not given in pixels."""
-    with pytest.raises(ValueError, match="looks like fractions of its image"):
+    with pytest.raises(ValueError, match="look like fractions of their image"):
         check_box_units([[0.2, 0.3, 0.5, 0.5], [0.0, 0.0, 1.0, 1.0]])
     check_box_units([[0.2, 0.3, 0.5, 0.5], [2, 1, 4, 4]])
     check_box_units([])
@@ -428,7 +428,7 @@ def test_boxes_that_are_fractions_of_their_images_are_refused() -> None:
     Image.new("RGB", (20, 10)).save(out, "PNG")
     row = {"image": out.getvalue(), "boxes": [[0.1, 0.1, 0.5, 0.5]], "labels": [LABELS[1]]}
     store = small_store([row], R.ImagesWithBoxes(), LABELS, None)[0]
-    with pytest.raises(ValueError, match="looks like fractions"):
+    with pytest.raises(ValueError, match="look like fractions"):
         BoxSamples(store, classes=3)
 
 
@@ -443,7 +443,7 @@ def test_a_class_that_the_head_lacks_is_refused() -> None:
 def test_more_objects_than_queries_are_refused_in_training_alone() -> None:
     store = scenes()
     most = max(len(store.row(i)["labels"]) for i in range(len(store)))
-    words = f"has {most} objects, the model {most - 1} queries"
+    words = f"has {most} objects, but the model has {most - 1} queries"
     with pytest.raises(ValueError, match=words):
         BoxSamples(store, classes=3, queries=most - 1)
     BoxSamples(store, classes=3, queries=most)
@@ -459,7 +459,7 @@ def test_more_objects_than_queries_are_refused_wherever_they_are(
     """At once in the samples that are looked at first, and in others when they are read."""
     monkeypatch.setattr("weft.data.images.boxes.CHECKED", 1)  # the first, which has no object
     samples = BoxSamples(scenes(), classes=3, queries=2)
-    with pytest.raises(ValueError, match="sample 3 has 3 objects, the model 2 queries"):
+    with pytest.raises(ValueError, match="sample 3 has 3 objects, but the model has 2 queries"):
         samples[3]
 
 

@@ -269,7 +269,7 @@ def test_of_a_long_pair_both_answers_lose_the_same_start_of_the_prompt() -> None
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"prompt": "a", "chosen": "b", "rejected": "b"}, "both answers are the same"),
+        ({"prompt": "a", "chosen": "b", "rejected": "b"}, "are the same text"),
         ({"prompt": "a", "chosen": "b"}, "no column 'rejected'"),
         ({"prompt": TALK[:1], "chosen": "b", "rejected": "c"}, "give Preferences\\(template="),
     ],
@@ -283,7 +283,7 @@ def test_rows_that_say_nothing_are_set_aside(fields: dict[str, Any], words: str)
     ("messages", "words"),
     [
         (TALK[:2], "no message has the role 'assistant'"),
-        ([{"role": "user"}], "a message is an object"),
+        ([{"role": "user"}], "a message must be an object"),
         ([], "empty messages"),
         ("hello", "messages is str, not list"),
     ],

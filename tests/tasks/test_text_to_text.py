@@ -126,9 +126,9 @@ def test_a_template_writes_a_source_from_columns_whatever_their_names_and_a_clas
 @pytest.mark.parametrize(
     ("said", "given"),
     [
-        ("names no column; put one in braces", {"template": "translate: "}),
+        ("contains no column; put one in", {"template": "translate: "}),
         ("give one per class, 2", {"labels": ("a", "b"), "label_texts": ("c",)}),
-        ("two classes with the same text", {"labels": ("a", "b"), "label_texts": ("c", "c")}),
+        ("has duplicates", {"labels": ("a", "b"), "label_texts": ("c", "c")}),
     ],
 )
 def test_a_template_that_cannot_be_read_is_refused(said: str, given: dict[str, Any]) -> None:

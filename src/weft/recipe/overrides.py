@@ -37,7 +37,8 @@ def apply_overrides(value: T, overrides: list[str], report: Report = lambda line
         path, equals, text = (part.strip() for part in word.partition("="))
         if not equals or not all(path.split(".")):
             raise ValueError(
-                f"--set {word} has no '='; give path=value, such as --set optimiser.lr=3e-4"
+                f"--set {word} is not a path and a value; give path=value, such as --set "
+                "optimiser.lr=3e-4"
             )
         try:
             tree = edit_plain(tree, path.split("."), text, "", report)

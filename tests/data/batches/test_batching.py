@@ -219,7 +219,7 @@ def test_another_length_than_the_batchs_own_is_obeyed() -> None:
 def test_a_budget_that_holds_no_sample_is_refused() -> None:
     with pytest.raises(
         ValueError,
-        match=r"TokenBudget.tokens = 100 holds no sample of length 128; give more tokens or a "
+        match=r"TokenBudget.tokens = 100 is less than length = 128; give more tokens or a "
         r"shorter length",
     ):
         build_planner(R.TokenBudget(tokens=100, length=128), lognormal(5), 0)

@@ -114,7 +114,7 @@ def test_samples_longer_than_was_said_widen_the_batch_and_lose_nothing() -> None
 
 
 def test_fields_of_one_stream_that_differ_in_length_are_an_error() -> None:
-    with pytest.raises(AssertionError, match="tokens has 3 values, its stream tokens 1"):
+    with pytest.raises(AssertionError, match="tokens has 3 values, but its stream tokens has 1"):
         collate([ROWS[0] | {"labels": np.array([1])}], FIELDS)
 
 

@@ -140,7 +140,7 @@ def test_steps_from_any_position_and_of_any_ranks_read_the_same(batch: R.Batchin
 
 
 def test_samples_of_a_mixture_are_not_repeated() -> None:
-    with pytest.raises(ValueError, match="samples of a mixture are not repeated; use 1"):
+    with pytest.raises(ValueError, match="is not supported for mixtures; use 1"):
         build_planner(R.FixedBatch(size=2, length=8, repeats=2), samples(3, 4), 0)
 
 
@@ -217,7 +217,7 @@ def test_every_source_is_prepared_with_its_own_prefix_and_target(data: R.Data) -
     changed = replace(
         data, train=R.Mixture(sources=(data.train.sources[0],)), prepared_folder=str(folder)
     )  # type: ignore[union-attr]
-    with pytest.raises(ValueError, match="holds prepared data of other files or settings"):
+    with pytest.raises(ValueError, match="contains prepared data of other files or settings"):
         prepare(changed)
 
 
@@ -280,7 +280,7 @@ def test_rows_of_another_kind_do_not_mix(data: R.Data) -> None:
         ValueError, match=r"train-other has Documents, but Data\.rows are Templated"
     ):
         replace(data, train=R.Mixture(sources=(other,)))
-    with pytest.raises(ValueError, match="give each its own name"):
+    with pytest.raises(ValueError, match="give each a different name"):
         R.Mixture(sources=(other, other))
 
 
@@ -288,7 +288,9 @@ def test_rows_that_one_model_cannot_read_do_not_mix() -> None:
     one = R.LabelledTexts()
     pair = R.LabelledTexts(second_text="b")
     named = R.NamedSource(name="pairs", source=R.Source(paths=("a.csv",)), rows=pair)
-    with pytest.raises(ValueError, match=r"train-pairs differs from Data\.rows in second_text"):
+    with pytest.raises(
+        ValueError, match=r"train-pairs: rows differ from Data\.rows in second_text"
+    ):
         R.Data(rows=one, train=R.Mixture(sources=(named,)), tokenizer=R.WordPiece(vocab_size=100))
 
 

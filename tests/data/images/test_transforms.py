@@ -90,7 +90,7 @@ def test_a_random_crop_is_a_window_of_the_padded_image_and_every_place_is_as_lik
         assert np.array_equal(boxes, moved.clip(0, size))
     freedom = counts.size - 1
     assert ((counts - 40) ** 2 / 40).sum() < freedom + 4 * (2 * freedom) ** 0.5  # chi squared
-    with pytest.raises(ValueError, match=r"40 × 30 pixels has no part of RandomCrop.size = 35"):
+    with pytest.raises(ValueError, match=r"RandomCrop.size = 35 exceeds an image of 40 × 30"):
         run(R.RandomCrop(size=35))
 
 
@@ -99,8 +99,8 @@ def test_a_padded_crop_refuses_an_image_of_which_evaluation_would_see_more(
     sides: tuple[int, int],
 ) -> None:
     words = (
-        rf"RandomCrop\(size=32, padding=4\) got an image of {sides[0]} × {sides[1]}; "
-        r"put Resize\(size=\(32, 32\)\) before it, or leave padding out"
+        rf"RandomCrop\(size=32, padding=4\) needs images of 32 × 32 pixels, not {sides[0]} × {sides[1]}; "
+        r"put Resize\(size=\(32, 32\)\) before it, or use padding=0"
     )
     with pytest.raises(ValueError, match=words):
         run(R.RandomCrop(size=32, padding=4), Image.new("RGB", sides))
@@ -113,11 +113,11 @@ def test_a_padded_crop_refuses_an_image_of_which_evaluation_would_see_more(
 
 def test_a_thin_image_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resized_sides(30_000, 1, 64, None) == (1_920_000, 64)
-    with pytest.raises(ValueError, match="60000 × 1 pixels has 3,932,160,000 pixels"):
+    with pytest.raises(ValueError, match="60000 × 1 pixels would have 3,932,160,000 pixels"):
         resized_sides(60_000, 1, 256, None)
     monkeypatch.setattr("weft.data.images.transforms.MAX_PIXELS", 10_000)
     thin = Image.new("L", (600, 1))
-    words = "600 × 1 pixels has 2,457,600 pixels when its shorter side is 64; give max_size"
+    words = "600 × 1 pixels would have 2,457,600 pixels"
     for value in (R.Resize(size=64), R.RandomShortestSize(min_size=(64,))):
         with pytest.raises(ValueError, match=words):
             run(value, thin)
@@ -125,7 +125,7 @@ def test_a_thin_image_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_crop_whose_sizes_change_places_is_refused_before_it_reads_an_image() -> None:
-    with pytest.raises(ValueError, match="min_size = 600: give at most max_size = 384"):
+    with pytest.raises(ValueError, match="min_size = 600 exceeds max_size = 384"):
         R.RandomSizeCrop(min_size=600, max_size=384)
     assert R.RandomSizeCrop(min_size=384, max_size=384)
 
@@ -244,7 +244,7 @@ def test_normalize_is_what_the_default_does_and_grey_takes_the_middle() -> None:
     assert np.array_equal(seen, normalise(IMAGE))
     grey = run(R.Normalize(mean=(0.5,), std=(0.25,)), Image.fromarray(RGB[..., 0]))[0]
     np.testing.assert_allclose(grey[0], (RGB[..., 0] / 255 - 0.5) / 0.25, atol=1e-6)
-    with pytest.raises(ValueError, match="3 channels, Normalize 1"):
+    with pytest.raises(ValueError, match="3 channels, but Normalize has 1"):
         run(R.Normalize(mean=(0.5,), std=(0.25,)))
     plain = ImagePipeline(())(IMAGE, None, np.random.default_rng(0))[0]
     np.testing.assert_allclose(plain, RGB.transpose(2, 0, 1) / 255, atol=1e-7)
@@ -493,19 +493,19 @@ def test_an_order_that_cannot_be_is_refused_in_one_line() -> None:
     erase = R.RandomErasing()
     mix = R.MixUp()
     for wrong, words in (
-        ((normal, crop), "CenterCrop cannot follow Normalize; put it before"),
+        ((normal, crop), "CenterCrop cannot follow Normalize"),
         ((erase, normal), "Normalize cannot follow RandomErasing"),
         ((mix, crop), "CenterCrop cannot follow MixUp"),
-        ((mix, R.CutMix()), "give one, or RandomChoice of both"),
+        ((mix, R.CutMix()), "give one of them or a RandomChoice of both"),
         ((normal, normal), "Normalize follows Normalize"),
     ):
         with pytest.raises(ValueError, match=words):
             R.Classification(transforms=wrong)
         with pytest.raises(ValueError, match=words):
             ImagePipeline(wrong)
-    with pytest.raises(ValueError, match=r"RandomChoice\.transforms: give some that read the same"):
+    with pytest.raises(ValueError, match=r"RandomChoice\.transforms: "):
         R.RandomChoice(transforms=(crop, mix))
-    with pytest.raises(ValueError, match="RandomApply cannot mix"):
+    with pytest.raises(ValueError, match="RandomApply does not support MixUp"):
         R.RandomApply(transforms=(mix,))
     with pytest.raises(ValueError, match="leave MixUp and CutMix out"):
         R.MaskedAutoencoding(transforms=(mix,))

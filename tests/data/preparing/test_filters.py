@@ -69,7 +69,7 @@ def test_a_refused_change_of_filters_has_removed_nothing(tmp_path: Path) -> None
     filtered = from_plain(to_plain(given) | {"filters": to_plain((R.ExactDeduplication(),))})
     prepare(data_of(given, valid=filtered, **more))
     before = contents(tmp_path / "out")
-    with pytest.raises(ValueError, match="holds prepared data of other files or settings"):
+    with pytest.raises(ValueError, match="contains prepared data of other files or settings"):
         prepare(data_of(given, valid=given, **more))
     assert contents(tmp_path / "out") == before
 
@@ -174,7 +174,7 @@ def test_fractions_of_ngrams_are_those_counted_word_by_word(some: list[str]) -> 
 
 
 def test_of_equal_rows_the_first_is_kept_wherever_the_others_lie(tmp_path: Path) -> None:
-    lines = [f"document {i % 90} of some length" for i in range(300)]
+    lines = [f"document {i % 90}remove the empty text" for i in range(300)]
     folder = prepare(
         data_of(lines_file(tmp_path / "a.txt", lines), R.ExactDeduplication()),
         tmp_path / "out",
@@ -403,7 +403,7 @@ def test_nothing_but_tables_and_the_report_is_left(one_run: Any) -> None:
 
 
 def test_processes_give_the_same_bytes(tmp_path: Path) -> None:
-    lines = [f"document {i % 90} of some length" for i in range(120)]
+    lines = [f"document {i % 90}remove the empty text" for i in range(120)]
     data = data_of(lines_file(tmp_path / "a.txt", lines), R.ExactDeduplication())
     expected = contents(prepare(data, tmp_path / "one", workers=1).folder)
     assert contents(prepare(data, tmp_path / "two", workers=2).folder) == expected
@@ -459,7 +459,7 @@ def test_an_earlier_file_that_changes_gives_back_what_it_had_taken(
     folder = prepare(data, tmp_path / "out", workers=1).folder
     assert texts(folder) == ["same text", "own text", "more text"]
     lines_file(tmp_path / "a.txt", ["diff text", "own text"] * 200)
-    with pytest.raises(ValueError, match="holds prepared data of other files or settings"):
+    with pytest.raises(ValueError, match="contains prepared data of other files or settings"):
         prepare(data, tmp_path / "out", workers=1)
     real = filtering.write_drop_table
 
@@ -479,7 +479,7 @@ def test_an_earlier_file_that_changes_gives_back_what_it_had_taken(
 def test_other_filters_are_refused_and_none_leave_nothing(tmp_path: Path) -> None:
     given = lines_file(tmp_path / "a.txt", ["one text", "one text", "two texts"])
     folder = prepare(data_of(given, R.ExactDeduplication()), tmp_path / "out", workers=1).folder
-    with pytest.raises(ValueError, match="holds prepared data of other files or settings"):
+    with pytest.raises(ValueError, match="contains prepared data of other files or settings"):
         prepare(data_of(given, R.ExactDeduplication(normalize=True)), folder, workers=1)
     prepare(data_of(given), folder, workers=1, overwrite=True)
     assert contents(folder) == contents(

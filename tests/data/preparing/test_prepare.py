@@ -331,7 +331,7 @@ def test_a_changed_source_is_noticed(tmp_path: Path) -> None:
     held = contents(first)
     with pytest.raises(
         ValueError,
-        match=r"out.* holds prepared data of other files or settings.*; give another folder, or "
+        match=r"out.* contains prepared data of other files or settings.*; give another directory, or "
         r"overwrite it",
     ):
         prepare(data, tmp_path / "out", workers=1)
@@ -371,7 +371,7 @@ def test_a_folder_with_files_of_others_is_refused_and_nothing_in_it_changes(tmp_
         root = tmp_path / "theirs" / name.replace("/", "-")
         with pytest.raises(
             ValueError,
-            match=r"holds files that weft prepare did not write \(.*\); give a new or empty folder",
+            match=r"contains files that weft prepare did not write \(.*\); give a new or empty directory",
         ):
             prepare(data, root, workers=1, overwrite=True)
         assert list(contents(root)) == [name]
@@ -819,7 +819,7 @@ def test_an_empty_source_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_part_outside_its_count_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="give a number from 0 to 2"):
+    with pytest.raises(ValueError, match="give an index from 0 to 2"):
         prepare(documents(tmp_path), tmp_path / "out", shard=(3, 3))
 
 
@@ -832,7 +832,7 @@ def test_an_error_in_a_worker_is_its_own_words(tmp_path: Path) -> None:
         valid=R.Source(paths=(str(tmp_path / "b.txt"),)),
         tokenizer=R.CharacterTokenizer(special_tokens=False),
     )
-    with pytest.raises(ValueError, match="the character '☃' is not in the training text"):
+    with pytest.raises(ValueError, match="character '☃' is not in the training text"):
         prepare(data, tmp_path / "out", workers=2)
 
 

@@ -43,7 +43,7 @@ def test_missing_unfinished_and_changed_shards_are_refused_in_one_line(
         open_prepared(data)
     prepare(data, workers=1)
     (tmp_path / "a.txt").write_text("other words\n")
-    with pytest.raises(ValueError, match="holds prepared data of other files or settings"):
+    with pytest.raises(ValueError, match="contains prepared data of other files or settings"):
         open_prepared(data)
 
 
@@ -90,8 +90,8 @@ def test_training_refuses_the_prepared_data_of_another_value(data: R.Data, tmp_p
     recipe = partial_recipe(gpt(), R.CausalLM(), data=changed, steps=2)
     with pytest.raises(
         ValueError,
-        match=r"was prepared with data\.rows\.sentence_boundaries = True, and the recipe has "
-        r"False; give weft\.prepare",
+        match=r"was prepared with data\.rows\.sentence_boundaries = True, but the recipe has "
+        r"False; call weft\.prepare",
     ):
         weft.train(recipe, prepared, tmp_path / "run")
     with pytest.raises(ValueError, match=r"weft\.prepare\(recipe\.data\)"):

@@ -265,15 +265,17 @@ def test_what_is_in_doubt_is_asked_in_one_line(tmp_path: Path) -> None:
     many = tabbed(tmp_path / "many.tsv", [[i, t] for i, t in enumerate(TEXTS)], ["label", "text"])
     with pytest.raises(
         ValueError,
-        match="40 whole numbers, which may be classes or a measure; say --task classify or --task "
-        "regress",
+        match="40 distinct whole numbers, which may be classes or quantities; give --task "
+        "classify or --task regress",
     ):
         examples_of([many])
     assert examples_of([many], task="regress").row == R.LabelledTexts(numeric_label=True)
     plain = tabbed(
         tmp_path / "plain.tsv", [[t, TEXTS[-i - 1]] for i, t in enumerate(TEXTS)], ["a", "b"]
     )
-    with pytest.raises(ValueError, match="which of 'a', 'b' is the label"):
+    with pytest.raises(
+        ValueError, match="no column is recognised as the label; available: 'a', 'b'"
+    ):
         examples_of([plain])
     with pytest.raises(
         ValueError, match="no column 'texts' among 'label', 'text'; did you mean 'text'"
@@ -281,7 +283,7 @@ def test_what_is_in_doubt_is_asked_in_one_line(tmp_path: Path) -> None:
         examples_of([many], columns=["texts", "label"])
     with pytest.raises(ValueError, match="did you mean 'classify'"):
         examples_of([many], task="clasify")
-    with pytest.raises(ValueError, match="two texts are read, not 'text'"):
+    with pytest.raises(ValueError, match="the task needs two texts, not 'text'"):
         examples_of([many], task="pair")
     one = tabbed(tmp_path / "one.tsv", [["x", t] for t in TEXTS], ["label", "text"])
     with pytest.raises(ValueError, match="every row has label = 'x'"):
@@ -336,8 +338,7 @@ def test_commas_without_quotes_make_no_classes(tmp_path: Path) -> None:
     assert found.labels == ("a", "b")
     assert [row["text"] for row in found.rows] == [text for text, _ in rows]
     assert (
-        "line 22: 3 columns instead of 2; a text that holds the delimiter needs quotes"
-        in found.notes[0]
+        "line 22: 3 columns instead of 2; a text with the delimiter needs quotes" in found.notes[0]
     )
     with pytest.raises(ValueError, match=r"12 of 60 rows cannot be read .* 3 columns instead of 2"):
         examples_of(
@@ -456,7 +457,7 @@ def test_classes_that_mostly_occur_once_are_asked_about(tmp_path: Path) -> None:
     )
     with pytest.raises(
         ValueError,
-        match=r"label has 21 classes, of which 20 occur once \(name1, .*say --task classify",
+        match=r"label has 21 classes, of which 20 occur once \(name1, .*give --task classify",
     ):
         examples_of([path])
     assert len(examples_of([path], task="classify").labels or ()) == 21
@@ -472,13 +473,13 @@ def test_an_open_quote_loses_its_own_line_alone(tmp_path: Path) -> None:
 def test_files_without_a_row_to_validate_on_and_images_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,label\n" + "a b c,x\nd e f,y\n" * 4)
     (tmp_path / "header.csv").write_text("text,label\n")
-    with pytest.raises(ValueError, match=r"header\.csv: there is no row to validate on"):
+    with pytest.raises(ValueError, match=r"header\.csv has no row for validation"):
         examples_of([str(tmp_path / "a.csv")], [str(tmp_path / "header.csv")])
     for kind in ("cat", "dog"):
         (tmp_path / "images" / kind).mkdir(parents=True)
         Image.new("RGB", (4, 4)).save(tmp_path / "images" / kind / "0.png")
     for folder in ("images", "holiday photographs"):  # whose file names look like texts
         (tmp_path / "images").rename(tmp_path / folder)
-        with pytest.raises(ValueError, match="images, and no text"):
+        with pytest.raises(ValueError, match="images, not text"):
             examples_of([str(tmp_path / folder)], task="classify")
         (tmp_path / folder).rename(tmp_path / "images")

@@ -104,7 +104,7 @@ def test_endings_keep_the_order_of_the_file_which_labels_count() -> None:
         [{"ctx": "x", "answerKey": "B", **dict.fromkeys(names, "y"), "label": 0}]
     )
     assert row == R.ChoiceQuestions(context="ctx", endings=names, label="label")
-    with pytest.raises(ValueError, match="which columns are the context and its endings"):
+    with pytest.raises(ValueError, match="the context and its endings are not recognised"):
         R.MultipleChoice.infer_rows([{"ctx": "x", "label": 0}])
 
 

@@ -549,7 +549,9 @@ def test_coco_without_its_lists_is_one_line(
         "annotations": [],
     }
     (tmp_path / "a.json").write_text(json.dumps(whole | change))
-    with pytest.raises(ValueError, match=rf"a\.json is not COCO's JSON: it has no list {words}"):
+    with pytest.raises(
+        ValueError, match=rf"a\.json is not in COCO's format: it has no list {words}"
+    ):
         rows(R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path))), R.ImagesWithBoxes())
 
 
@@ -636,7 +638,7 @@ def test_boxes_are_of_the_image_as_it_is_displayed(
     source = R.Source(paths=(str(tmp_path / "a.json"), str(tmp_path)), format="coco")
     found, bad = check_rows(load_source(source)[0], R.ImagesWithBoxes(), ["dog"], "coco")
     assert len(found) == good
-    words = "the image is 20×40 pixels as displayed, its boxes are of"
+    words = "the image has 20×40 pixels as displayed, but its row says"
     assert all(words in entry["reason"] for entry in bad)
     if good:
         store = InMemoryStore(found, R.ImagesWithBoxes(), None, ("dog",))

@@ -187,7 +187,7 @@ recipe = R.Recipe(
     assert list((tmp_path / "cache").rglob("*.arrow"))
     (tmp_path / "a.txt").write_text("\n\n".join(f"another text number {i}" for i in range(400)))
     assert main(["train", "far.py", "--output", "other"]) == 2
-    assert f"{root} holds prepared data of other files" in capsys.readouterr().err
+    assert f"{root} contains prepared data of other files" in capsys.readouterr().err
 
 
 def test_a_bucket_that_does_not_exist_is_one_line(
@@ -219,7 +219,7 @@ def test_the_copies_stay_within_their_limit_and_the_data_is_still_read(
         path.unlink()
     assert tokens() == whole
     assert sum(p.stat().st_size for p in (tmp_path / "cache").rglob("*.arrow")) <= 1.5 * largest
-    for wrong, words in ((str(0.5 * largest / 1e9), "no room for a shard"), ("many", "gigabytes")):
+    for wrong, words in ((str(0.5 * largest / 1e9), "no space for a shard"), ("many", "gigabytes")):
         monkeypatch.setenv("WEFT_CACHE_GB", wrong)
         for path in (tmp_path / "cache").rglob("*.arrow"):
             path.unlink()

@@ -236,12 +236,12 @@ def test_a_store_goes_to_another_process_without_its_open_files(corpus: store_mo
 def test_data_that_is_not_prepared_completely_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError,
-        match=r"index.json is missing: the data is not prepared completely; run weft prepare again",
+        match=r"index.json is missing: the data is not completely prepared; run weft prepare again",
     ):
         open_store(tmp_path)
     write_split(tmp_path / "train", [{"tokens": [[1]]}])
     with pytest.raises(
-        ValueError, match=r"data.json is missing: the data is not prepared completely"
+        ValueError, match=r"data.json is missing: the data is not completely prepared"
     ):
         open_store(tmp_path)
 
@@ -269,7 +269,7 @@ def test_a_missing_or_damaged_shard_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"rows": 99}, "counts 99 rows, its shards 8"),
+        ({"rows": 99}, "says 99 rows, but its shards have 8"),
         (
             {"shards": [{"file": "00000.arrow", "rows": 8, "tokens": 10}]},
             "is damaged .3 rows, not 8",

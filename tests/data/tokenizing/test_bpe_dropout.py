@@ -83,7 +83,7 @@ def test_a_word_with_an_unknown_letter_stays_as_it_is(tokenizer) -> None:  # typ
 
 
 def test_only_bpe_has_merges_to_leave_out() -> None:
-    with pytest.raises(ValueError, match="only a BPE"):
+    with pytest.raises(ValueError, match="needs a BPE"):
         BPEDropout(json.dumps({"model": {"type": "WordPiece", "merges": []}}), 0.1)
 
 

@@ -120,4 +120,4 @@ def test_a_number_beyond_the_names_is_a_bad_row(tmp_path: Path) -> None:
     good, (bad,) = load_source(labelled(tmp_path, rows, "no", "yes"))
     assert [class_name(item.fields["label"]) for item in good] == ["no", "yes"]
     assert bad["offset"] == 1
-    assert bad["reason"] == "label 2 has no name; the file names classes 0 to 1"
+    assert bad["reason"] == "label 2 has no name; the file has classes 0 to 1"
