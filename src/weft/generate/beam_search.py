@@ -19,14 +19,14 @@ EXTRA_TOKENS = 50
 
 
 def length_penalty(length: Tensor, length_penalty: float) -> Tensor:
-    """Return ((5 + length) / 6)^alpha, where the length is that of the generated tokens without the
+    """Return ((5 + length) / 6)^alpha, where the length counts the generated tokens without the
     prompt.
     """
     return ((5 + length.double()) / 6) ** length_penalty
 
 
 class FinishedBeams(NamedTuple):
-    """The best finished hypotheses, best first: N for each of B sentences. An empty place has the
+    """The best finished hypotheses, best first: N for each of B sentences. An empty slot has the
     score -inf.
     """
 
@@ -39,7 +39,7 @@ class FinishedBeams(NamedTuple):
     def add(
         self, score_BN: Tensor, token_BNL: Tensor, logprob_BNL: Tensor, ended_BN: Tensor
     ) -> "FinishedBeams":
-        """Keep the best of these and of others that are `token_BNL.shape[2]` tokens long."""
+        """Merge new hypotheses of `token_BNL.shape[2]` tokens and keep the best."""
         L = self.token_BNL.shape[2]
         longest = token_BNL.shape[2]
         wide = [
@@ -101,13 +101,13 @@ def beam_search(
     / penalty.
 
     Each has at most `max_new_tokens` tokens (one number, or one per row), by default 50 more than
-    its input where the positions allow it. An answer without an end token by then counts as it is.
-    `inputs` and `decoder_inputs` are those of `decoding.generate`.
+    its input where the positions allow it. An answer without an end token by then is returned
+    truncated. `inputs` and `decoder_inputs` are as in `decoding.generate`.
     """
     if not 1 <= num_return <= num_beams:
         raise ValueError(
-            f"best = {num_return} of beams = {num_beams}: give at least one and no more than there "
-            "are beams"
+            f"best = {num_return} of beams = {num_beams}: give a number from 1 to the number of "
+            f"beams"
         )
     starts = inputs if model.encoder is None else decoder_inputs or [[0]] * len(inputs)
     lengths = [len(row) for row in starts]
@@ -191,9 +191,10 @@ def expand(
     num_beams: int,
     alpha: float,
 ) -> tuple[ActiveBeams, FinishedBeams, Tensor]:
-    """Extend every hypothesis by every token. Of the best `num_beams`, those with an end token are
-    finished, and at the limit of a sentence all; the best of the others continue. There are enough
-    of them, since a hypothesis can end with no more tokens than there are end tokens.
+    """Extend every hypothesis by every token. Among the best `num_beams`, those with an end token
+    are finished (all of them at the length limit); the best of the others continue. Enough
+    candidates remain, since each hypothesis ends with at most as many tokens as there are end
+    tokens.
     """
     B, N = living.sum_BN.shape
     count = num_beams * (1 + max(len(end), 1))

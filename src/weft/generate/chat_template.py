@@ -17,7 +17,7 @@ TEMPLATE = "chat_template.jinja"
 
 
 def has_chat_template(folder: Path | None) -> bool:
-    """Whether the folder of a model holds a chat template that can be read."""
+    """Return whether a model folder holds a readable chat template."""
     try:
         return folder is not None and bool(read_chat_template(folder))
     except (ValueError, OSError):
@@ -81,7 +81,8 @@ def render_chat(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> 
         )
         if forged is not None:
             raise ValueError(
-                f"the message holds {forged!r}, which is a mark of this model, not text"
+                f"the message contains {forged!r}, a special token of this model; remove it from "
+                f"the message"
             )
     try:
         text = SANDBOX.render(
@@ -90,6 +91,6 @@ def render_chat(folder: Path, tokenizer: Tokenizer, messages: list[Message]) -> 
             | special_tokens,
         )
     except ValueError as error:
-        raise ValueError(f"the chat template of {folder} refuses: {error}") from None
+        raise ValueError(f"the chat template of {folder} raised an error: {error}") from None
     with library(f"the tokenizer of {folder}"):
         return list(tokenizer.within(plain.encode(text, add_special_tokens=False).ids))

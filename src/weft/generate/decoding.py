@@ -26,7 +26,7 @@ StopCondition = Callable[[int, int], bool]  # (row, its last token) -> whether t
 class GeneratedTokens(NamedTuple):
     tokens: list[int]  # without the prompt; with the token that ended it
     logprobs: list[float]  # of each, by the model itself: before temperature and the like
-    finished: bool  # by an end token or `until`, not by `most`
+    finished: bool  # by an end token or `until`, not by `max_new_tokens`
     score: float = 0.0  # beam search: what hypotheses are compared by
 
 
@@ -51,14 +51,14 @@ def decode_steps(
     until: StopCondition | None,
 ) -> Iterator[DecodingStep]:
     """Decode step by step. Tokens are copied from the device once per step, for all rows together.
-    Finished rows leave once they are a quarter of the batch, since moving the others costs as much
-    as reading a few tokens.
+    Finished rows are dropped once they are a quarter of the batch, since reordering the cache costs
+    as much as a few decoding steps.
     """
     limit = np.array(per_row_limits(max_new_tokens, len(inputs)))
     reading, logits_BV, prompts = prefill(model, inputs, decoder_inputs, int(limit.max()))
     seed = np.array([sampling.seed] * len(prompts) if seeds is None else seeds, object)
     if len(seed) != len(prompts):
-        raise ValueError(f"{len(prompts)} prompts need as many seeds, not {len(seed)}")
+        raise ValueError(f"{len(prompts)} prompts, but {len(seed)} seeds; give one seed per prompt")
     row = np.arange(len(prompts))
     done = np.zeros(len(prompts), bool)
     end = np.array(sorted(set(eos_ids)), np.int64)

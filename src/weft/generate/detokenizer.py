@@ -1,9 +1,9 @@
-"""Detokenisation of a stream: text as the tokens come."""
+"""Streaming detokenisation: emit text as tokens are generated."""
 
 from ..data.tokenizing.tokenizer import CAPITAL_MARK, Tokenizer
 
 CONTEXT = 8  # tokens of the prompt that decide whether a space stands before the first piece
-# what bytes that are no character yet decode to, and a mark that waits for its letter
+# output of incomplete UTF-8 bytes, and a capital mark without its letter
 INCOMPLETE = (
     "\ufffd",
     CAPITAL_MARK,
@@ -12,8 +12,8 @@ INCOMPLETE = (
 
 
 class StreamDetokenizer:
-    """The text of one row. `add` returns what can be shown: never half a character, and nothing
-    that may become a stop string.
+    """The text of one row. `add` returns the text that is final: whole characters that cannot
+    become part of a stop string.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class StreamDetokenizer:
         return self.release(whole)
 
     def before(self) -> str:
-        """Return the text already shown of the tokens that are decoded again."""
+        """Return the emitted text of the tokens that are decoded again."""
         return self.tokenizer.decode(self.ids[self.old : self.shown])
 
     def close(self) -> str:

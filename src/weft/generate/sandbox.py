@@ -16,7 +16,7 @@ from datetime import datetime
 from threading import Lock
 from typing import Any
 
-# of one rendering, and of the process's own start
+# limits of one rendering, and of the start of the process
 SECONDS = 5.0
 START = 60.0
 MAX_MEMORY_BYTES = 1 << 29  # bytes of address space
@@ -24,8 +24,8 @@ MAX_OUTPUT_CHARACTERS = 1 << 22  # characters
 
 
 class Sandbox:
-    """A process that renders templates, started at the first; one that exceeds its limits is
-    killed.
+    """A process that renders templates. It starts at the first call and is killed if it exceeds its
+    limits.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Sandbox:
     def send(self, question: dict[str, Any]) -> dict[str, Any]:
         process = self.start()
         assert process.stdin
-        with suppress(BrokenPipeError):  # it is gone: then it says nothing either
+        with suppress(BrokenPipeError):  # the process has ended: `receive` reports it
             process.stdin.write(json.dumps(question).encode() + b"\n")
             process.stdin.flush()
         return self.receive(process, SECONDS)
@@ -76,7 +76,7 @@ class Sandbox:
             content: dict[str, Any] = json.loads(line)
             return content
         self.close()
-        return {"error": TOO_LARGE if ready else f"it takes more than {seconds:g} seconds"}
+        return {"error": TOO_LARGE if ready else f"rendering takes more than {seconds:g} seconds"}
 
     def close(self) -> None:
         if self.process is not None:
@@ -85,7 +85,7 @@ class Sandbox:
             self.process = None
 
 
-TOO_LARGE = f"it takes more than {MAX_MEMORY_BYTES >> 20} MB"
+TOO_LARGE = f"rendering takes more than {MAX_MEMORY_BYTES >> 20} MB"
 
 
 # In the process
@@ -112,7 +112,7 @@ def serve() -> None:
         except MemoryError:
             answer = {"error": TOO_LARGE}
         except RecursionError:
-            answer = {"error": "it is nested too deeply"}
+            answer = {"error": "the template or its messages are nested too deeply"}
         except (
             Exception
         ) as error:  # a template can raise anything: 1/0, a missing name, include without a loader
@@ -148,7 +148,7 @@ def join_parts(parts: Any) -> str:
         pieces.append(part)
         size += len(part)
         if size > MAX_OUTPUT_CHARACTERS:
-            raise ValueError(f"it writes more than {MAX_OUTPUT_CHARACTERS:,} characters")
+            raise ValueError(f"the output has more than {MAX_OUTPUT_CHARACTERS:,} characters")
     return "".join(pieces)
 
 

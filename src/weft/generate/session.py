@@ -1,4 +1,4 @@
-"""Decoding sessions: a batch that a model reads a few tokens at a time, with its cache."""
+"""Decoding sessions: incremental forward passes of a batch with a key-value cache."""
 
 import re
 from collections.abc import Iterator
@@ -14,14 +14,16 @@ from ..nn.model import Model
 from ..support.console import count_of
 
 TokenRows = Many[Many[int]]
-# tokens of a prompt that are read at once: no mask is longer, and a window lets go in between
+# prompt tokens per forward pass: bounds the mask, and windowed caches shrink in between
 PREFILL_CHUNK = 2048
-NAN_LOGITS = "the model's scores are not numbers; its training diverged"
+NAN_LOGITS = (
+    "the model's logits are NaN or infinite: its training diverged; use an earlier checkpoint"
+)
 
 
 class DecodingSession:
-    """A batch that is being decoded. Tokens that were read stay in the cache; rows may be dropped,
-    repeated and reordered.
+    """A batch that is being decoded. The cache keeps the keys and values of past tokens; rows can
+    be dropped, repeated and reordered.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class DecodingSession:
         ).x_BLD
 
     def repeat_rows(self, num_beams: int) -> None:
-        """Repeat each row `beams` times, next to each other; they share one memory."""
+        """Repeat each row `num_beams` times, next to each other; copies share the encoder's output."""
         self.cache.multiply(num_beams)
 
     def reorder(self, row_B: Tensor) -> None:
@@ -85,7 +87,7 @@ class DecodingSession:
 def open_session(
     model: Model, inputs: TokenRows, decoder_inputs: TokenRows | None, max_new_tokens: int
 ) -> tuple[DecodingSession, list[list[int]]]:
-    """Open a session with room for `max_new_tokens` more tokens. An encoder-decoder encodes
+    """Open a session with cache for `max_new_tokens` more tokens. An encoder-decoder encodes
     `inputs`, and its decoder starts with `decoder_inputs`; a decoder starts with `inputs`.
 
     Returns:
@@ -101,7 +103,7 @@ def open_session(
         check_prompts(model, inputs, max_new_tokens)
         if len(inputs) != len(ids_BL):
             raise ValueError(
-                f"{len(inputs)} decoder_inputs for {len(ids_BL)} inputs; give one for each"
+                f"{len(inputs)} decoder_inputs for {len(ids_BL)} inputs; give one per input"
             )
     elif decoder_inputs:
         raise ValueError(
@@ -115,8 +117,7 @@ def open_session(
         if not is_memory_error(error):
             raise
         raise ValueError(
-            f"max_new_tokens = {max_new_tokens:,}: keys and values of so many tokens do not fit "
-            "into memory "
+            f"max_new_tokens = {max_new_tokens:,}: the key-value cache does not fit into memory "
             f"for {count_of(len(inputs), 'prompt')}; give fewer tokens, or a smaller batch"
         ) from None
     return session, [list(row) for row in inputs]
@@ -161,10 +162,7 @@ def pad_rows(rows: TokenRows, device: torch.device, left: bool) -> tuple[Tensor,
 def decoder_start(model: Model) -> int:
     start = model.spec.special_tokens.decoder_start
     if start is None:
-        raise ValueError(
-            "the model does not say what its decoder reads first (special_tokens.decoder_start); "
-            "give decoder_inputs"
-        )
+        raise ValueError("the spec has no special_tokens.decoder_start; give decoder_inputs")
     return start
 
 
@@ -191,7 +189,10 @@ def check_prompts(model: Model, rows: TokenRows, max_new_tokens: int) -> None:
         if not len(row):
             raise ValueError(f"prompt {i} is empty; give at least one token")
         if min(row) < 0 or max(row) >= size:
-            raise ValueError(f"prompt {i} holds a token outside the vocabulary of {size}")
+            raise ValueError(
+                f"prompt {i} contains a token outside the vocabulary of {size} tokens; encode it "
+                "with the model's tokenizer"
+            )
 
 
 def max_positions(model: Model) -> int | None:
@@ -235,7 +236,7 @@ def check_length(model: Model, length: int, max_new_tokens: int) -> None:
     count = max_positions(model)
     if count is not None and length + max_new_tokens > count:
         raise ValueError(
-            f"a prompt of {length} tokens and {max_new_tokens} more are over the model's {count} "
-            "positions; "
-            f"{max(count - length, 0)} more fit; shorten the prompt or --max-new-tokens"
+            f"{length} prompt tokens + {max_new_tokens} new tokens exceed the model's {count} "
+            f"positions; "
+            f"{max(count - length, 0)} new tokens fit; shorten the prompt or --max-new-tokens"
         )

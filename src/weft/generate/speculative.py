@@ -40,13 +40,14 @@ def speculative_generate(
     """
     if model.spec.vocab_size != draft_model.spec.vocab_size:
         raise ValueError(
-            f"the draft has a vocabulary of {draft_model.spec.vocab_size}, the model of "
+            f"the draft model has {draft_model.spec.vocab_size} tokens, the model "
             f"{model.spec.vocab_size}; "
-            "both must read the same tokens"
+            "give a draft with the same tokenizer"
         )
     if (model.encoder is None) != (draft_model.encoder is None):
         raise ValueError(
-            "the draft must be of the model's kind: both with an encoder, or both without"
+            "the draft and the model must both have an encoder, or both have none; give a draft "
+            "with the same structure"
         )
     generated = []
     stops = frozenset(eos_ids)
@@ -148,9 +149,7 @@ def draft_tokens(
     step: int,
     count: int,
 ) -> tuple[list[int], list[Tensor]]:
-    """Return the tokens that the draft model proposes, and the distribution that each is sampled
-    from.
-    """
+    """Return the tokens proposed by the draft model and the distribution of each."""
     proposed: list[int] = []
     q_LV: list[Tensor] = []
     for i in range(count):

@@ -1,4 +1,4 @@
-"""From text to generated text: special tokens around a prompt, the decoder start, stop strings."""
+"""Text generation from text prompts: tokenization, special tokens, stop strings, detokenization."""
 
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
@@ -24,7 +24,8 @@ from .speculative import speculative_generate
 T = TypeVar("T")
 U = TypeVar("U")
 Progress = Callable[[int, int], None]  # answers given, answers wanted
-DEFAULT_NEW_TOKENS = 128  # of `weft generate` and `generate()`, where as many fit
+# default of `weft generate` and `generate()`, at most the positions that are left
+DEFAULT_NEW_TOKENS = 128
 
 
 class Generation(NamedTuple):
@@ -47,8 +48,8 @@ SMALL = 5_000_000  # parameters of a model that one thread decodes fastest
 
 
 def use_one_thread_if_small(model: Model) -> None:
-    """Decode a small model with one thread: several would wait for each other longer than they
-    compute.
+    """Use one thread for a small model: several threads spend more time on synchronisation than on
+    computing.
     """
     if sum(p.numel() for p in model.parameters()) < SMALL:
         torch.set_num_threads(1)
@@ -101,13 +102,14 @@ class TextGenerator:
 
     def special_token_id(self, name: str) -> int:
         if name not in self.tokenizer.special:
-            raise ValueError(f"the tokenizer has no token for {name}, which this model needs")
+            raise ValueError(
+                f"the tokenizer has no {name} token, which this model needs; give the tokenizer "
+                "that the model was trained with"
+            )
         return self.tokenizer.special[name]
 
     def fill_template(self, text: str) -> str:
-        """Return the text in the template that a run was trained with, if that has a single
-        column.
-        """
+        """Return the text in the template of the run's rows, if the template has a single column."""
         one = isinstance(self.row, R.TemplatedPairs) and len(self.row.template_columns) == 1
         return (
             self.row.source_text({self.row.template_columns[0]: text})
@@ -122,8 +124,7 @@ class TextGenerator:
         ids = self.encode_with_frame(self.fill_template(text))
         if not ids:
             raise ValueError(
-                "the prompt is empty, and the model has no token to begin with; give a text to go "
-                "on from"
+                "the prompt is empty, and the model has no start token; give a prompt with text"
             )
         return ids
 
@@ -148,8 +149,8 @@ class TextGenerator:
         limit = positions.max_length if isinstance(positions, S.InputPositions) else None
         if self.model.encoder is not None and limit is not None and len(ids) > limit:
             raise ValueError(
-                f"a text of {len(ids)} tokens is over the model's {limit} positions; give a "
-                "shorter one"
+                f"a text of {len(ids)} tokens exceeds the model's {limit} positions; give a "
+                f"shorter text"
             )
         return ids
 

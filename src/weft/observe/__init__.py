@@ -1,4 +1,4 @@
-"""Looking inside, without a flag in the model."""
+"""Inspection of models: attention maps, logit lens, and the page of `weft look`."""
 
 from .attention import AttentionPlace, attention_maps, attention_places
 from .figure import save_observation

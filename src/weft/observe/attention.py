@@ -1,5 +1,4 @@
-"""Attention maps: every attention also computes its weights in the open,
-beside the kernel whose output it keeps."""
+"""Attention maps: compute the weights of every attention in addition to the kernel's output."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +39,7 @@ def attention_maps(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 
 class ObservedAttention:
-    """`AttentionLayer.attend`, which keeps its weights too."""
+    """`AttentionLayer.attend` that also stores its weights."""
 
     def __init__(self, layer: AttentionLayer, name: str, maps: dict[str, Tensor]) -> None:
         self.layer = layer
@@ -58,8 +57,8 @@ class ObservedAttention:
             if context.split_backend is None:
                 layer.backend = self.beside(backend)
                 return self.attend(q_BHLK, k_BGMK, v_BGMK, context)
-            # A row in parts has no whole mask: of values that are the identity, the output is the
-            # weights.
+            # Block-local kernels have no full mask: with the identity as values, the output equals
+            # the weights.
             M = k_BGMK.shape[2]
             eye_MM = torch.eye(M, dtype=v_BGMK.dtype, device=v_BGMK.device)
             eye_BGMM = eye_MM.expand(*k_BGMK.shape[:2], M, M)
@@ -73,7 +72,7 @@ class ObservedAttention:
         return self.attend(q_BHLK, k_BGMK, v_BGMK, context)
 
     def beside(self, backend: Any) -> Any:
-        """A backend that keeps the weights, and returns what the given one computes."""
+        """Return a backend that stores the weights and returns the given backend's output."""
 
         def kernel(
             q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Tensor | None, **options: Any
@@ -88,7 +87,7 @@ class ObservedAttention:
 
 
 class AttentionPlace(NamedTuple):
-    """Where an attention stands in a model."""
+    """The position of an attention layer in a model."""
 
     kind: str  # "encoder", "decoder", "cross", or "pixel decoder" of a masked autoencoder
     layer: int  # from 0, at the input
@@ -122,5 +121,5 @@ def attention_places(model: Model) -> list[AttentionPlace]:
 def stack_blocks(stack: nn.Module) -> list[BlockLayer]:
     """The blocks of a stack or a pyramid, from the input to the output."""
     if not isinstance(stack, StackLayer | PyramidLayer):
-        return []  # a user's stack of something else
+        return []  # a user's stack without blocks
     return [part for part in stack.in_order() if isinstance(part, BlockLayer)]

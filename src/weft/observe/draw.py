@@ -1,5 +1,4 @@
-"""Small pictures without a plotting library: tiles by Pillow,
-points as SVG in the colours of the page."""
+"""Small pictures without a plotting library: image tiles with Pillow, scatter plots as SVG."""
 
 from collections.abc import Sequence
 from html import escape
@@ -37,7 +36,7 @@ def tile(tiles: Sequence[np.ndarray], columns: int, gap: int = 1) -> Image.Image
 
 
 def filter_picture(filters_NCRS: Tensor, columns: int = 7) -> Image.Image:
-    """Each filter in its own range of colours; of other than three channels, their mean."""
+    """Scale each filter to its own range; average the channels unless there are three."""
     filters = filters_NCRS.cpu().numpy()
     if filters.shape[1] != 3:
         return tile([scale_to_bytes(one.mean(0)) for one in filters], columns)
@@ -45,7 +44,9 @@ def filter_picture(filters_NCRS: Tensor, columns: int = 7) -> Image.Image:
 
 
 def similarity_picture(similarity_PP: Tensor, columns: int) -> Image.Image:
-    """Of each cell, at its place, its similarity with all cells: black is the least, white 1."""
+    """A grid of maps, one per cell: its similarity with all cells; black is the minimum, white is
+    1.
+    """
     tiles = scale_to_bytes(similarity_PP.cpu().numpy())
     return tile([one.reshape(-1, columns) for one in tiles], columns)
 

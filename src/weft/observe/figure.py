@@ -1,4 +1,4 @@
-"""The same maps as PNG or SVG, drawn by matplotlib (extra `viz`)."""
+"""Attention maps as PNG, SVG or PDF, drawn by matplotlib (extra `viz`)."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ def save_observation(
 
     Args:
         observation: what `weft.look` returns.
-        path: its ending decides: .html is the page; .png, .svg and .pdf are drawn by matplotlib.
+        path: the suffix sets the format: .html is the page; .png, .svg and .pdf are drawn by
+            matplotlib.
         kind: of the attention to draw, such as "cross" (default: the first).
         layer, head: from 1, of a picture of one head with its tokens (default: all heads;
             the first head of a layer).
@@ -53,21 +54,24 @@ def caption(observation: Observation, panel: AttentionPanel) -> str:
 
 
 def check_picture(path: str | Path, *more: str) -> Path:
-    """The path of a picture; ValueError if its ending names no picture,
-    nor one of `more` formats."""
+    """Return the path; raise ValueError unless its suffix is a picture format or one of `more`."""
     path = Path(path)
     if path.suffix not in PICTURES:
         endings = ", ".join((*more, *PICTURES))
-        raise ValueError(f"{path}: {path.suffix or 'no ending'} is not written; use {endings}")
+        raise ValueError(f"{path}: the suffix {path.suffix!r} is not supported; use {endings}")
     return path
 
 
 def choose_panel(observation: Observation, kind: str | None) -> AttentionPanel:
     kinds = [panel.kind for panel in observation.panels]
     if not kinds:
-        raise ValueError("there is no attention map to draw; give an input, or write a page, .html")
+        raise ValueError(
+            "the observation has no attention map to draw; give an input, or write a page (.html)"
+        )
     if kind is not None and kind not in kinds:
-        raise ValueError(f"there is no attention {kind!r}; there are {', '.join(map(repr, kinds))}")
+        raise ValueError(
+            f"unknown attention kind {kind!r}; available: {', '.join(map(repr, kinds))}"
+        )
     return observation.panels[kinds.index(kind) if kind is not None else 0]
 
 

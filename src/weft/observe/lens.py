@@ -1,5 +1,6 @@
-"""The logit lens: what the model's own head reads from every layer (nostalgebraist 2020,
-"interpreting GPT: the logit lens")."""
+"""The logit lens: apply the model's head to the output of every layer (nostalgebraist 2020,
+"interpreting GPT: the logit lens").
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,23 +27,24 @@ def lens_stack(model: Model) -> StackLayer:
     stack = model.decoder if model.decoder is not None else model.encoder
     if not isinstance(model.spec.head, READABLE):
         raise ValueError(
-            "the logit lens reads a head of logits, and this one is "
-            f"{type(model.spec.head).__name__}"
+            f"the logit lens needs a head with logits, not {type(model.spec.head).__name__}"
         )
     if type(stack) is not StackLayer:
         raise ValueError(
-            "the logit lens needs blocks of one width; a pyramid's stages differ, "
-            "and a stack of one's own may have none"
+            "the logit lens needs blocks of one width; the stages of a pyramid differ, and "
+            "user-defined stacks may have no blocks"
         )
     if model.layer_mix is not None or stack.layer_combination is not None:
-        raise ValueError("the logit lens reads one layer, and this head reads a mix of layers")
+        raise ValueError(
+            "the logit lens reads one layer at a time, but this head reads a combination of layers"
+        )
     return stack
 
 
 @contextmanager
 def layer_states(model: Model) -> Iterator[list[HiddenStates]]:
-    """Inside the block every forward pass fills the list: what enters the stack that the head
-    reads, then the output of each of its blocks.
+    """Inside the block, every forward pass fills the list with the input of the stack that the head
+    reads and the output of each of its blocks.
 
     Args:
         model: with a head of logits.

@@ -1,4 +1,4 @@
-"""What attention maps say in numbers."""
+"""Statistics of attention maps: entropy, rollout, the weights of one query."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,8 @@ from torch import Tensor
 
 
 def attention_entropy(weight_BHLM: Tensor) -> Tensor:
-    """Entropy of each query's weights in nats, (B, H, L); 0: one key only, log(M): all alike (Clark
-    et al. 2019, arXiv:1906.04341, 3.3).
+    """Entropy of each query's weights in nats, (B, H, L); 0 for a single key, log(M) for uniform
+    weights (Clark et al. 2019, arXiv:1906.04341, 3.3).
 
     Args:
         weight_BHLM: attention weights.
@@ -18,9 +18,9 @@ def attention_entropy(weight_BHLM: Tensor) -> Tensor:
 
 
 def attention_rollout(maps: Sequence[Tensor]) -> list[Tensor]:
-    """How much of each input token reaches each position after every layer, if a token passes its
-    vector on half by the residual connection and half by attention (Abnar and Zuidema 2020,
-    arXiv:2005.00928, section 3).
+    """Attention rollout: the share of each input token in each position after every layer, if half
+    of each vector comes from the residual connection and half from attention (Abnar and Zuidema
+    2020, arXiv:2005.00928, section 3).
 
     Args:
         maps: the weights of each layer's self-attention from the input to the output, (B, H, L, L).
@@ -45,8 +45,8 @@ def attention_rollout(maps: Sequence[Tensor]) -> list[Tensor]:
 
 
 def token_view(maps: Sequence[Tensor], position: int, row: int = 0) -> Tensor:
-    """The weights of one query in every layer and head, (Y, H, M):
-    a single word's view (Vaswani et al. 2017, figure 4).
+    """The weights of one query in every layer and head, (Y, H, M) (Vaswani et al. 2017,
+    figure 4).
 
     Args:
         maps: the weights of each layer, (B, H, L, M).
@@ -55,5 +55,7 @@ def token_view(maps: Sequence[Tensor], position: int, row: int = 0) -> Tensor:
     """
     length = maps[0].shape[2]
     if not -length <= position < length:
-        raise ValueError(f"there is no position {position} in {length} tokens")
+        raise ValueError(
+            f"position = {position} is outside of {length} tokens; give 0 to {length - 1}"
+        )
     return torch.stack([weight_BHLM[row, :, position] for weight_BHLM in maps])

@@ -1,5 +1,4 @@
-"""One page in the browser: a single file without requests,
-which works from a disk and without a network."""
+"""The HTML page of an observation: a single file that works offline."""
 
 import json
 from html import escape

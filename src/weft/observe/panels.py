@@ -1,5 +1,4 @@
-"""What a page shows: panels of attention maps, the logit lens, pictures and objects; all of it
-plain numbers of one input."""
+"""The contents of a page: panels of attention maps, the logit lens, pictures and objects."""
 
 from base64 import b64encode
 from dataclasses import dataclass, field
@@ -61,15 +60,14 @@ class AttentionPanel:
 
 
 class LensPanel(NamedTuple):
-    """What the head reads from each layer, the embedding first:
-    the likeliest words and their probabilities."""
+    """The most likely words and their probabilities per layer, starting with the embedding."""
 
     tokens: tuple[str, ...]  # of the positions; one for a head that reads a whole row
     words: tuple[tuple[tuple[tuple[str, float], ...], ...], ...]  # layer, position, rank
 
 
 class Picture(NamedTuple):
-    """A picture with its words: a PIL image, SVG, or a table of HTML."""
+    """A picture with its caption: a PIL image, SVG, or an HTML table."""
 
     title: str
     caption: str
@@ -85,7 +83,7 @@ class DetectedObject(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """All that a page or a picture shows of one model and one input."""
+    """Everything that a page or a picture shows for one model and one input."""
 
     title: str
     text: str = ""
@@ -112,15 +110,14 @@ def base64(array: np.ndarray) -> str:
 
 
 def pool_maps(weight_HLM: Tensor, factor: int) -> Tensor:
-    """The largest weight of each square of `factor` × `factor` cells,
-    so that a thin line stays one."""
+    """Max-pool each square of `factor` × `factor` cells, so that thin lines remain visible."""
     if factor == 1:
         return weight_HLM
     return F.max_pool2d(weight_HLM[:, None], factor, ceil_mode=True)[:, 0]
 
 
 def pooling_factor(panels: tuple[AttentionPanel, ...]) -> int:
-    """How much smaller each side of a map must be for all of them to fit on a page; 1: they do."""
+    """Return the factor by which the sides of all maps shrink to fit on a page; 1 if they fit."""
     if sum(panel.cells for panel in panels) <= WHOLE_MAPS:
         return 1
 
@@ -137,8 +134,9 @@ def pooling_factor(panels: tuple[AttentionPanel, ...]) -> int:
 
 
 def plain_panel(panel: AttentionPanel, factor: int, links: int) -> dict[str, Any]:
-    """A panel for JSON. Maps that are made smaller come with the strongest links of each query,
-    at their exact places."""
+    """A panel for JSON. Pooled maps include the strongest links of each query at their exact
+    positions.
+    """
     small = torch.stack([pool_maps(weight_HLM.float(), factor) for weight_HLM in panel.maps])
     plain = {
         "kind": panel.kind,
@@ -195,7 +193,7 @@ def data_uri(image: Image.Image, smallest: int = 1) -> str:
 
 
 def to_plain(observation: Observation) -> dict[str, Any]:
-    """Everything that the page's program reads, for JSON."""
+    """Return the page's data as plain values for JSON."""
     panels = observation.panels
     factor = pooling_factor(panels)
     rows = max(1, sum(panel.rows for panel in panels))

@@ -1,4 +1,4 @@
-"""All that one forward pass shows: maps, grids, layers, what went in and what came out."""
+"""Recording of one forward pass: attention maps, image grids, layer states, input and output."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,7 +23,7 @@ ROLLOUT = "rollout"
 
 @dataclass(eq=False)
 class Recording:
-    """Of the newest forward pass.
+    """The values of the newest forward pass.
 
     Attributes:
         maps: the weights of each attention by the name of its module.
@@ -43,8 +43,7 @@ class Recording:
 
 @contextmanager
 def record(model: Model) -> Iterator[Recording]:
-    """Inside the block every forward pass, by whatever verb,
-    fills the recording; no output bit changes.
+    """Inside the block, every forward pass fills the recording; outputs are unchanged bit for bit.
 
     Args:
         model: of any family, also one that is in training.
@@ -101,14 +100,13 @@ def reads_layers(model: Model) -> bool:
 def attention_panels(
     model: Model, recording: Recording, source: tuple[str, ...], target: tuple[str, ...] = ()
 ) -> tuple[AttentionPanel, ...]:
-    """The maps of the first row, those of the same shape together,
-    and the rollout of each self-attention.
+    """Return the maps of the first row, grouped by shape, and the rollout of each self-attention.
 
     Args:
         model: that was recorded.
         recording: of one forward pass.
         source: the label of each token of the source; of an image, of its extra tokens.
-        target: of what a decoder beside an encoder reads.
+        target: the label of each token that the decoder of an encoder-decoder reads.
     """
     groups: dict[tuple[str, Any, Any], list[tuple[AttentionPlace, Tensor]]] = {}
     for place in attention_places(model):

@@ -1,5 +1,6 @@
-"""Which head follows which relation: the word that a head attends to most, as a prediction (Clark
-et al. 2019, arXiv:1906.04341, sections 4.1 and 4.2)."""
+"""Head probing: score each head's most attended word as a prediction of a dependency relation
+(Clark et al. 2019, arXiv:1906.04341, sections 4.1 and 4.2).
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,9 +16,10 @@ DIRECTIONS = ("its head", "its dependent")  # what a word attends to
 class RelationScore(NamedTuple):
     """The best head of one relation.
 
-    The best of many heads on few links is better than it is: `held_out` is the accuracy on each
-    half of the sentences of the head that is best on the other half,
-    and so is `baseline_held_out` of the offset."""
+    Selecting the best of many heads on few links overestimates its accuracy: `held_out` selects the
+    head on one half of the sentences and scores it on the other, and `baseline_held_out` does the
+    same for the offset.
+    """
 
     relation: str
     links: int
@@ -37,7 +39,7 @@ def merge_words(weight_HLM: Tensor, word_L: Tensor, words: int) -> Tensor:
 
     Args:
         weight_HLM: of self-attention over tokens.
-        word_L: the word of each token; -1 for special tokens, which are left out.
+        word_L: the word of each token; -1 for special tokens, which are ignored.
         words: their number; every one has a token.
     """
     member_LW = torch.nn.functional.one_hot(word_L + 1, words + 1)[:, 1:].to(weight_HLM.dtype)
@@ -117,7 +119,7 @@ class RelationCounts:
 
 
 def best_offset(offsets: Counter[int]) -> int:
-    """The most frequent one; of equals, the nearest."""
+    """Return the most frequent offset; the nearest on a tie."""
     return max(offsets, key=lambda offset: (offsets[offset], -abs(offset)))
 
 

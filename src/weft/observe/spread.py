@@ -1,5 +1,6 @@
-"""How far a model's states differ from token to token:
-a collapsed model gives every token nearly the same vector."""
+"""Spread of hidden states across tokens: a collapsed model gives every token nearly the same
+vector.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +52,7 @@ def spread(states: Tensor) -> Spread:
     mean_D = x_TD.mean(0)
     variance_R = torch.linalg.svdvals(x_TD - mean_D).square()
     square = x_TD.square().sum(1).mean()
-    # What rounding leaves of equal vectors is not a direction.
+    # Rounding errors of equal vectors are not a direction.
     if variance_R.sum() <= len(x_TD) * square * 1e-12:
         return Spread(0.0, float(square > 0))
     share_R = variance_R / variance_R.sum()
@@ -62,7 +63,8 @@ def spread(states: Tensor) -> Spread:
 @contextmanager
 def output_states(model: Model, limit: int = 2048) -> Iterator[list[Tensor]]:
     """Inside the block, forward passes fill the list with the first output vectors of the encoder,
-    or of the decoder of a model without one; padding is left out. No output bit changes.
+    or of the decoder of a model without one; padding is excluded. Outputs are unchanged bit for
+    bit.
 
     Args:
         model: of any family.

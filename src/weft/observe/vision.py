@@ -1,5 +1,6 @@
-"""What a model of images looks at: distances, filters, positions, windows (Dosovitskiy et al. 2020,
-arXiv:2010.11929, section 4.5)."""
+"""Inspection of image models: attention distance, patch filters, position similarity, windows
+(Dosovitskiy et al. 2020, arXiv:2010.11929, section 4.5).
+"""
 
 import torch
 import torch.nn.functional as F
@@ -35,7 +36,8 @@ def attention_distance(
     distance_PP = cell_distances(*grid).to(weight_HPP.device)
     if weight_HPP.shape[1:] != distance_PP.shape:
         raise ValueError(
-            f"{tuple(weight_HLM.shape[1:])} tokens are no grid of {grid} with {extra} extra"
+            f"{tuple(weight_HLM.shape[1:])} tokens do not match a grid of {grid} cells with "
+            f"{extra} extra tokens"
         )
     mean_HP = (weight_HPP * distance_PP).sum(-1) / weight_HPP.sum(-1).clamp(min=1e-12)
     return cell * mean_HP.mean(-1)

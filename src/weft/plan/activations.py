@@ -1,5 +1,4 @@
-"""What the forward pass stores for the backward pass, from the spec:
-one entry per tensor that an operation saves."""
+"""Activation memory from the spec: the tensors that the forward pass stores for the backward pass."""
 
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ class Storage:
     """How activations are stored.
 
     Attributes:
-        number: bytes of what matrix products read.
+        number: bytes per number that matrix products read.
         stream: bytes of the residual stream, which norms read.
         mask: bytes of a dropout mask, per number.
         weights: whether the attention weights are stored, as without a fused kernel.
@@ -48,7 +47,7 @@ def storage_of(workload: Workload, layout: Layout, fused: bool = True) -> Storag
 def block_bytes(
     block: S.Block | S.ParallelBlock, width: int, queries: float, keys: float, s: Storage
 ) -> float:
-    """Of one row of `queries` tokens that attends, across, to `keys`."""
+    """Return the bytes of one row of `queries` tokens; cross-attention reads `keys` tokens."""
     total = branch_bytes(block.attention, width, queries, queries, s)
     total += branch_bytes(block.feedforward, width, queries, queries, s)
     if isinstance(block, S.ParallelBlock):
@@ -60,8 +59,9 @@ def block_bytes(
 
 
 def branch_bytes(branch: S.Branch, width: int, queries: float, keys: float, s: Storage) -> float:
-    """The residual equation from the inside out. Between layers a device of a tensor group has its
-    part of the tokens; a layer reads all."""
+    """Follow the residual equation from the inside out. Between layers, a device of a tensor group
+    has its share of the tokens; inside a layer it reads all.
+    """
     norms = (branch.before, branch.out, branch.after)
     total = sum(norm_bytes(norm, width, s) for norm in norms) / s.tensor
     total += width * s.number  # what the inner maps read
@@ -74,15 +74,16 @@ def branch_bytes(branch: S.Branch, width: int, queries: float, keys: float, s: S
 
 
 def norm_bytes(norm: S.Norm | None, width: int, s: Storage) -> float:
-    """Of one token: what it reads, and its statistics."""
+    """Return the bytes of one token: the input and its statistics."""
     if norm is None:
         return 0.0
     return width * s.stream + STATISTIC * (2 if isinstance(norm, S.LayerNorm) else 1)
 
 
 def attention_bytes(a: S.Attention, width: int, queries: float, keys: float, s: Storage) -> float:
-    """Queries, keys, values, the mixed values; and the weights, or a log-sum per query where the
-    kernel computes them again."""
+    """Count queries, keys, values and mixed values, plus the weights, or a log-sum per query where
+    the kernel recomputes them.
+    """
     key_dim, value_dim, kv_heads = head_dims(a, width)
     heads = a.heads / s.tensor
     groups = max(kv_heads / s.tensor, 1)
@@ -102,7 +103,7 @@ def attention_bytes(a: S.Attention, width: int, queries: float, keys: float, s: 
 
 
 def feedforward_bytes(inner: object, width: int, s: Storage) -> float:
-    """Of one token, without the input that all maps share."""
+    """Return the bytes of one token, without the input that all maps share."""
     if isinstance(inner, S.GatedMLP):  # gate, activation(gate), up, their product
         numbers = 4.0 * inner.hidden
     elif isinstance(inner, S.MLP):
@@ -166,7 +167,7 @@ def model_activations(spec: S.Spec, workload: Workload, s: Storage) -> Activatio
 
 
 def embedding_bytes(source: object, spec: S.Spec, s: Storage) -> float:
-    """Of one token: ids, norm and dropout mask; a patch keeps its pixels."""
+    """Return the bytes of one token: ids, norm and dropout mask; the pixels of a patch."""
     width = getattr(source, "embedding_dim", None) or spec.width
     total = norm_bytes(getattr(source, "norm", None), width, s)
     total += width * s.mask if getattr(source, "dropout", 0) else 0
@@ -176,7 +177,9 @@ def embedding_bytes(source: object, spec: S.Spec, s: Storage) -> float:
 
 
 def head_bytes(spec: S.Spec, tokens: float, scored: float, s: Storage) -> tuple[float, float]:
-    """What a head reads, and its logits, which are stored once more as a gradient."""
+    """Return the bytes of a head's input and of its logits, which are stored a second time as a
+    gradient.
+    """
     head = spec.head
     width = spec.head_input_width
     if not isinstance(head, S.LMHead):

@@ -1,4 +1,4 @@
-"""What a run costs, from its recipe alone: FLOPs, bytes on disk, bytes in memory."""
+"""Cost of a run, computed from its recipe: FLOPs, bytes on disk, bytes in memory."""
 
 from math import ceil
 from typing import NamedTuple
@@ -12,21 +12,22 @@ from ..recipe.recipe import Recipe
 from ..spec.count import iterate_blocks
 from .recipe_workload import Workload, holds_average, input_tokens, row_flops, workload_of_recipe
 
-# of a row's length, where samples are as long as they are: a low guess, so that none is refused
+# share of the row length for samples of varying length: a low estimate, so that no run that fits is
+# rejected
 ASSUMED_FILL = 0.25
 
 # FLOPs
 
 
 def step_flops(workload: Workload) -> float:
-    """Forward and backward of one whole step over all ranks, as `weft plan` counts them; all rows
-    are full.
+    """Return the FLOPs of forward and backward of one step over all ranks, as in `weft plan`; all
+    rows are full.
     """
     return workload.rows * row_flops(workload).training
 
 
 def run_flops(recipe: Recipe) -> float:
-    """Of all steps, whatever the lengths of their rows."""
+    """Return the FLOPs of all steps, with any length schedule."""
     begin = 0.0
     total = 0.0
     for fraction, length in recipe.training_schedule.phases:
@@ -42,7 +43,7 @@ def run_flops(recipe: Recipe) -> float:
 def checkpoint_bytes(
     optimiser: OptimiserSpec, average: WeightAverage | None, parameters: int
 ) -> int:
-    """Weights, the optimiser's moments, and the average."""
+    """Return the bytes of the weights, the optimiser's moments and the average."""
     return int(4 * parameters * (1 + optimiser.states_per_parameter + holds_average(average)))
 
 
@@ -60,12 +61,12 @@ class MemoryEstimate(NamedTuple):
 
 
 def estimate_memory(recipe: Recipe, ranks: int = 1, parts: int = 1) -> MemoryEstimate:
-    """A low estimate: nothing that an implementation could avoid is counted.
+    """Return a lower bound: only memory that every implementation needs is counted.
 
     Args:
         recipe: of the run.
-        ranks: those that read different samples.
-        parts: into how many the weights, gradients and moments are split.
+        ranks: number of ranks that read different samples.
+        parts: number of parts into which weights, gradients and moments are split.
     """
     length = average_row_length(recipe.data.rows, recipe.batch)
     workload = workload_of_recipe(recipe, auto="fp32", row_length=length)
@@ -82,14 +83,14 @@ def estimate_memory(recipe: Recipe, ranks: int = 1, parts: int = 1) -> MemoryEst
 
 
 def average_row_length(rows: RowSchema, batch: Batching) -> int:
-    """Tokens of a row that are no padding, about."""
+    """Return the approximate number of tokens per row without padding."""
     whole = isinstance(rows, Documents) or not isinstance(batch, FixedBatch)
     return batch.length if whole else max(1, round(batch.length * ASSUMED_FILL))
 
 
 def state_bytes(workload: Workload, trains_all: bool) -> float:
-    """Weights and copies in fp32; of what is trained, also the gradients and the optimiser's
-    moments. Trained parts of a frozen model are not counted.
+    """Return the bytes of weights and copies in fp32; if the whole model is trained, also of
+    gradients and the optimiser's moments. Trained parts of a frozen model are not counted.
     """
     copies = 2 + workload.moments + workload.copies if trains_all else 1 + workload.references
     return 4 * copies * workload.parameters
@@ -104,8 +105,8 @@ def bytes_read_per_row(workload: Workload) -> int:
 
 
 def activation_bytes(workload: Workload, recomputed: bool = False) -> float:
-    """Bytes per row, of all models that are trained: the inputs of each linear map and activation
-    of each block, and the logits with their gradient.
+    """Return the bytes per row of all trained models: the inputs of each linear map and activation
+    in each block, and the logits with their gradient.
 
     Args:
         workload: of a step.
@@ -139,8 +140,8 @@ TOLERATED_OVERESTIMATE = 1.5
 
 
 def check_memory(name: str, size_field: str, need: MemoryEstimate, free: int) -> None:
-    """Raise ValueError before anything is allocated. An estimate is only that: what might work is
-    tried.
+    """Raise ValueError before anything is allocated, but only if the run is far too large for the
+    estimate to be wrong.
 
     Args:
         name: of the recipe.
@@ -164,8 +165,8 @@ def check_memory(name: str, size_field: str, need: MemoryEstimate, free: int) ->
         )
     size = 1e9
     raise ValueError(
-        f"{name} needs about {need.total / size:,.1f} GB of memory, and {free / size:,.1f} GB are "
-        "free: "
+        f"{name} needs about {need.total / size:,.1f} GB of memory, but only {free / size:,.1f} "
+        f"GB are free: "
         f"{need.state_bytes / size:,.1f} GB for weights, gradients and optimiser, "
         f"{need.batch_bytes / size:,.1f} GB for the batch, "
         f"{need.activations_per_row * need.rows / size:,.1f} GB for the activations of "

@@ -1,5 +1,6 @@
-"""Public figures of accelerators. A user's own file adds one: `weft.register(Accelerator("mine",
-…))` and `--code FILE`."""
+"""Specifications of accelerators. To add one: `weft.register(Accelerator("mine", …))` in a file
+that is passed as `--code FILE`.
+"""
 
 from dataclasses import dataclass
 
@@ -21,8 +22,8 @@ class Accelerator(Named):
         link: bytes/s to other devices of its node, in one direction.
         network: bytes/s to devices of other nodes, in one direction.
         per_node: devices that share a node.
-        utilisation: share of the peak that matrix products of a good run reach.
-            What waits for the network comes on top.
+        utilisation: share of the peak that matrix products of a good run reach, without the time
+            spent waiting for the network.
     """
 
     name: str
@@ -36,11 +37,11 @@ class Accelerator(Named):
 
     @property
     def fastest_precision(self) -> str:
-        """What `precision="auto"` becomes."""
+        """The precision that `precision="auto"` selects."""
         return "bf16" if self.bf16_flops > self.fp32_flops else "fp32"
 
     def flops(self, precision: str) -> float:
-        """Peak FLOP/s in a precision of `Recipe.precision`."""
+        """Return the peak FLOP/s in a precision of `Recipe.precision`."""
         return self.fp32_flops if precision == "fp32" else self.bf16_flops
 
 
@@ -81,6 +82,6 @@ for _device in KINDS:
 
 
 def accelerator(name: str) -> Accelerator:
-    """The device registered as `name`."""
+    """Return the device registered as `name`."""
     device: Accelerator = named(Accelerator, name)
     return device

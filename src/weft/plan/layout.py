@@ -1,4 +1,4 @@
-"""How a step is spread over devices, and the dtypes that follow from it."""
+"""Layout of a step over devices: the grid, the micro-batch size, activation checkpointing."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -15,7 +15,7 @@ class Layout:
         shard: devices that keep parts of weights, gradients and optimiser state.
         replicate: copies of the sharded model.
         micro_batch: rows of one forward pass on one device.
-        checkpointing: whether every block is computed again in the backward pass.
+        checkpointing: whether every block is recomputed in the backward pass.
     """
 
     tensor: int = 1
@@ -30,7 +30,7 @@ class Layout:
 
     @property
     def readers(self) -> int:
-        """What reads different rows: the devices of a tensor group are one."""
+        """The number of readers of different rows: a tensor group counts once."""
         return self.shard * self.replicate
 
     @property

@@ -1,5 +1,4 @@
-"""The picture of a plan: memory of one device by part, and time,
-both against the number of devices."""
+"""Plot a plan: memory of one device by part, and training time, against the number of devices."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ COLOURS = {
 
 
 def draw(best: Plan, scaling: list[Plan], path: str) -> None:
-    """Write the picture in the format that the file's ending names.
+    """Write the plot in the format of the file's suffix.
 
     Raises:
         ValueError: if matplotlib is missing, or does not write such a file.
@@ -32,7 +31,7 @@ def draw(best: Plan, scaling: list[Plan], path: str) -> None:
     figure = Figure(figsize=(10.5, 4), layout="constrained")
     if (ending := Path(path).suffix.lstrip(".")) not in figure.canvas.get_supported_filetypes():
         raise ValueError(
-            f"--picture {path}: {ending!r} is no format of a picture; use .png or .svg"
+            f"--picture {path}: the suffix {ending!r} is not supported; use .png or .svg"
         )
     memory, time = figure.subplots(1, 2)
     names = [f"{plan.layout.devices:,}" for plan in scaling]
@@ -56,8 +55,7 @@ def draw(best: Plan, scaling: list[Plan], path: str) -> None:
 
 
 def draw_time(axes: Any, best: Plan, scaling: list[Plan]) -> None:
-    """Draw the time of the run against the number of devices,
-    beside what would be in proportion to it."""
+    """Draw the time of the run against the number of devices, with linear scaling for comparison."""
     devices = [plan.layout.devices for plan in scaling]
     unit, seconds = ("days", 86_400) if best.seconds >= 172_800 else ("hours", 3600)
     durations = [plan.seconds / seconds for plan in scaling]

@@ -1,5 +1,4 @@
-"""A plan: one workload on one layout of one kind of device, with its memory and time; and the
-search for a plan that fits."""
+"""Plans: memory and time of a workload on a layout of devices, and the search for a plan that fits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +14,8 @@ from .memory import Memory, peak_memory
 from .recipe_workload import RowFlops, Workload, row_flops
 from .traffic import Traffic, step_traffic
 
-# of a device's memory: the rest goes to kernels, communication libraries and fragments
+# usable share of a device's memory: kernels, communication libraries and fragmentation need the
+# rest
 USABLE = 0.92
 MAX_DEVICES = 1 << 17
 
@@ -37,12 +37,12 @@ class Plan:
 
     @property
     def step_flops(self) -> float:
-        """What the model needs per step, over all devices."""
+        """FLOPs per step that the model needs, over all devices."""
         return self.flops.training * self.workload.rows
 
     @property
     def compute_seconds(self) -> float:
-        """Matrix products of one device per step."""
+        """Seconds of matrix products per step on one device."""
         layout = self.layout
         rows = layout.micro_batches(self.workload) * layout.micro_batch
         flops = rows * self.flops.computed(layout.checkpointing) / layout.tensor
@@ -50,23 +50,25 @@ class Plan:
 
     @property
     def tensor_seconds(self) -> float:
-        """What a layer waits for other devices of its tensor group."""
+        """Seconds per step spent waiting for other devices of the tensor group."""
         return self.traffic.tensor / self.speed(self.layout.tensor)
 
     @property
     def shard_seconds(self) -> float:
-        """What gathering weights and summing gradients takes, beside the computation."""
+        """Seconds per step for gathering weights and summing gradients, which overlap with
+        computation.
+        """
         within = self.layout.tensor * self.layout.shard
         shard = self.traffic.shard / self.speed(within)
         return shard + self.traffic.replicate / self.speed(self.layout.devices)
 
     def speed(self, devices: int) -> float:
-        """Bytes/s within a group that spans this many neighbours."""
+        """Return the bytes/s within a group of this many neighbouring devices."""
         return self.device.link if devices <= self.device.per_node else self.device.network
 
     @property
     def step_seconds(self) -> float:
-        """Layers wait for their tensor group; weights are gathered while others compute."""
+        """Seconds per step: tensor-group communication blocks; sharding communication overlaps."""
         return max(self.compute_seconds + self.tensor_seconds, self.shard_seconds)
 
     @property
@@ -75,13 +77,12 @@ class Plan:
 
     @property
     def utilisation(self) -> float:
-        """The share of the devices' peak that the model's own FLOPs are (MFU:
-        arXiv:2204.02311, section 4.1)."""
+        """The model's FLOPs as a share of the devices' peak (MFU: arXiv:2204.02311, section 4.1)."""
         peak = self.device.flops(self.workload.precision) * self.layout.devices
         return self.step_flops / (self.step_seconds * peak)
 
     def preference(self) -> tuple[float, int]:
-        """The fastest first; of those that are equally fast, the one with the largest products."""
+        """Sort key: the fastest plan first, then the one with the largest matrix products."""
         return round(self.step_seconds, 9), -self.layout.micro_batch
 
     def to_plain(self) -> dict[str, Any]:
@@ -128,7 +129,7 @@ def make_plan(workload: Workload, device: Accelerator, layout: Layout) -> Plan:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a user fixes of a layout; None: the search chooses."""
+    """The fields of a layout that a user fixes; the search chooses those that are None."""
 
     devices: int | None = None
     tensor: int | None = None
@@ -142,7 +143,7 @@ class Wishes:
         recomputed: bool | R.ActivationCheckpointing,
         sequences: int | None,
     ) -> "Wishes":
-        """What a recipe fixes, where these do not.
+        """Fill the fields that are None from a recipe.
 
         Args:
             parallel: of the recipe.
@@ -151,7 +152,7 @@ class Wishes:
         """
         shard = parallel.shard if isinstance(parallel.shard, int) and parallel.shard > 1 else None
         every_block = recomputed is True or recomputed == R.CheckpointBlocks(every=1)
-        checkpointing = every_block if recomputed else None  # of some blocks, or in part: as none
+        checkpointing = every_block if recomputed else None  # partial checkpointing counts as none
         return Wishes(
             self.devices,
             self.tensor or (parallel.tensor if parallel.tensor > 1 else None),
@@ -162,12 +163,12 @@ class Wishes:
 
 
 def find_plan(workload: Workload, device: Accelerator, wishes: Wishes = Wishes()) -> Plan:
-    """The fastest plan that fits, of those that the wishes leave: on the given
-    devices, or on as few as fit.
+    """Return the fastest plan that fits within the wishes: on the given number of devices, or on
+    the fewest that fit.
 
     Raises:
-        ValueError: if none fits; it names the memory of the smallest,
-            and the plan on the fewest devices that fits.
+        ValueError: if none fits; the message gives the memory of the smallest plan and the fewest
+            devices that fit.
     """
     check_tensor(workload, wishes)
     fitting, least = search(workload, device, wishes)
@@ -181,8 +182,7 @@ def find_plan(workload: Workload, device: Accelerator, wishes: Wishes = Wishes()
 def search(
     workload: Workload, device: Accelerator, wishes: Wishes
 ) -> tuple[Plan | None, Plan | None]:
-    """The fastest plan that fits, and the one that needs the least memory;
-    None where there is none."""
+    """Return the fastest plan that fits and the plan with the least memory, or None."""
     least: Plan | None = None
     for devices in [wishes.devices] if wishes.devices else powers_of_two(wishes):
         plans = list(plans_on(workload, device, devices, wishes))
@@ -204,8 +204,9 @@ def powers_of_two(wishes: Wishes) -> Iterator[int]:
 def plans_on(
     workload: Workload, device: Accelerator, devices: int, wishes: Wishes
 ) -> Iterator[Plan]:
-    """Every layout of so many devices: tensor groups stay within a node,
-    each reader has at least one row."""
+    """Yield every layout of this many devices: tensor groups stay within a node, each reader has at
+    least one row.
+    """
     for tensor in [wishes.tensor] if wishes.tensor else tensor_sizes(workload, device, devices):
         if devices % tensor:
             continue
@@ -223,7 +224,7 @@ def plans_on(
 
 
 def micro_batches(workload: Workload, layout: Layout, wishes: Wishes) -> Iterator[int]:
-    """Powers of two up to all the rows of a reader."""
+    """Yield powers of two up to the rows of a reader."""
     if wishes.micro_batch:
         yield wishes.micro_batch
         return
@@ -253,7 +254,7 @@ def splits_evenly(workload: Workload, tensor: int) -> bool:
     return True
 
 
-# Words of a refusal
+# Error messages
 
 
 def check_tensor(workload: Workload, wishes: Wishes) -> None:
@@ -272,13 +273,14 @@ def no_layout(workload: Workload, wishes: Wishes) -> str:
     readers = (wishes.devices or 1) // (wishes.tensor or 1)
     if readers > workload.rows:
         return (
-            f"{readers:,} devices would read {workload.rows:,} rows per step: some would wait; "
+            f"{readers:,} devices cannot share {workload.rows:,} rows per step: each needs at "
+            f"least one; "
             "give fewer --gpus "
             "or a larger --tensor"
         )
     return (
-        f"--gpus {wishes.devices}{options} is no grid: their product must divide the devices; "
-        "change one of them"
+        f"--gpus {wishes.devices}{options} do not form a grid: their product must divide the "
+        f"number of devices; change one of them"
     )
 
 
@@ -295,7 +297,9 @@ def refusal(plan: Plan) -> str:
 
 
 def advice(workload: Workload, device: Accelerator, wishes: Wishes) -> str:
-    """A plan that fits, as options: on as many devices, else on as few as fit."""
+    """Return the options of a plan that fits: on the same number of devices, otherwise on the
+    fewest.
+    """
     for fewer in (Wishes(devices=wishes.devices), Wishes()):
         plan, _ = search(workload, device, fewer)
         if plan is not None:

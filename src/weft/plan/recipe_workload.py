@@ -1,4 +1,4 @@
-"""What one step of training computes, whoever computes it, and its FLOPs."""
+"""The workload of a recipe: rows, lengths and FLOPs of one training step, independent of devices."""
 
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -13,7 +13,7 @@ from ..spec.count import iterate_blocks, resnet_convolutions
 
 @dataclass(frozen=True)
 class Workload:
-    """A step over all ranks, and how many of them.
+    """One step over all ranks, and the number of steps.
 
     Attributes:
         name: of the model or recipe.
@@ -21,18 +21,19 @@ class Workload:
         rows: sequences or images per step.
         length: tokens per row; of images, the pixels of a side.
         steps: of the run.
-        target_length: tokens that a decoder beside an encoder reads per row.
+        target_length: tokens per row that the decoder of an encoder-decoder reads.
         scored: fraction of the positions whose logits are computed.
-        visible: fraction of the input that the blocks see.
+        visible: fraction of the input that the blocks process.
         precision: "fp32" or "bf16".
         moments: the optimiser's numbers per parameter.
-        copies: averaged weights and reference models beside the trained ones.
-        references: of the copies, those that read every row forward.
-        extra: models that are trained beside it.
-        unit: what a run reads, "tokens" or "images".
-        length_reason: where the length comes from, in a few words; "" where a recipe or an option
-            gives it.
-        any_rows: whether nobody fixed `rows`, so that they may be a multiple of what reads them.
+        copies: number of averaged weights and reference models.
+        references: number of copies that run a forward pass on every row.
+        extra: other models that are trained in the same step.
+        unit: "tokens" or "images".
+        length_reason: the source of the length, for the report; "" if a recipe or an option sets
+            it.
+        any_rows: whether `rows` is a default, so that it may become a multiple of the number of
+            readers.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Workload:
 
     @property
     def parameters(self) -> int:
-        """Of all models that are trained."""
+        """Parameters of all trained models."""
         return sum(spec.parameter_count() for spec in (self.spec, *self.extra))
 
     @property
@@ -64,11 +65,11 @@ class Workload:
 
     @property
     def samples_read(self) -> int:
-        """Tokens or images of the whole run."""
+        """Tokens or images that the whole run reads."""
         return self.steps * self.rows * self.units_per_row
 
     def with_rows_for(self, readers: int) -> "Workload":
-        """The same samples in steps of a multiple of `readers` rows, where that is free."""
+        """Return the workload with a multiple of `readers` rows per step, if `any_rows` allows it."""
         if not self.any_rows:
             return self
         rows = readers * max(1, round(self.rows / readers))
@@ -78,16 +79,15 @@ class Workload:
 def workload_of_recipe(
     recipe: Recipe, auto: str = "bf16", row_length: int | None = None
 ) -> Workload:
-    """The workload of a recipe, rows taken as full.
+    """Return the workload of a recipe with full rows.
 
-    What the data decide is not counted: the noised queries of a detector, as many as an image has
-    objects, and a teacher.
+    Not counted, because it depends on the data: noised queries of a detector, and a teacher.
 
     Args:
         recipe: the recipe.
-        auto: what its precision "auto" becomes on the planned device.
-        row_length: tokens per row in a phase of its length schedule, where rows are as many times
-            more (default: the last phase).
+        auto: the precision that "auto" selects on the planned device.
+        row_length: tokens per row in a phase of its length schedule; tokens per step stay the same
+            (default: the last phase).
     """
     unit = sample_unit(recipe.model)
     task = recipe.task
@@ -116,8 +116,8 @@ def workload_of_recipe(
 
 
 def image_side(spec: S.Spec, length: int) -> int | None:
-    """Pixels of a side, of images of any size, that have as many cells as a row of `length`; None:
-    as the model says.
+    """Return the side in pixels of an image with `length` cells, for models without a fixed size;
+    None for the model's own size.
     """
     source = spec.source
     if not isinstance(source, S.ResNet):
@@ -130,7 +130,7 @@ def holds_average(average: WeightAverage | None) -> bool:
 
 
 def image_size(spec: S.Spec) -> int:
-    """Pixels of a side that a model was made for, or the usual number."""
+    """Return the side in pixels of the model's images, or a common default."""
     return spec.source.image_size if isinstance(spec.source, S.Patches) else 224
 
 
@@ -148,12 +148,13 @@ class RowFlops:
 
     @property
     def training(self) -> float:
-        """What a model needs: forward and backward, and what its references need."""
+        """FLOPs of forward and backward, and of the references' forward."""
         return self.forward + self.backward + self.references
 
     def computed(self, checkpointing: bool, fused: bool = True) -> float:
-        """What a device computes: blocks a second time, and scores a second time where a fused
-        kernel does not store them (Dao et al. 2022, arXiv:2205.14135, section 3.1).
+        """Return the FLOPs that a device computes: blocks twice with checkpointing, and attention
+        scores twice where a fused kernel does not store them (Dao et al. 2022, arXiv:2205.14135,
+        section 3.1).
         """
         again = self.forward if checkpointing else 0.0
         return self.training + again + (self.scores / 2 if fused else 0.0)
@@ -171,7 +172,7 @@ def row_flops(workload: Workload) -> RowFlops:
 
 
 def forward_flops(spec: S.Spec, workload: Workload) -> float:
-    """Of one row, logits at the scored positions alone."""
+    """Return the FLOPs of one row, with logits at the scored positions only."""
     whole = spec.flops(1, workload.length, workload.target_length, workload.visible)
     if not isinstance(spec.head, S.LMHead):
         return whole
@@ -185,7 +186,7 @@ def input_tokens(spec: S.Spec, workload: Workload) -> count.InputTokens:
 
 
 def score_flops(spec: S.Spec, workload: Workload) -> float:
-    """Of one row: q kᵀ and weights times v of every attention."""
+    """Return the FLOPs of one row: q kᵀ and weights times v of every attention."""
     tokens = input_tokens(spec, workload)
     total = 0.0
     for placed in iterate_blocks(spec):
@@ -208,7 +209,7 @@ def attention_score_flops(inner: object, width: int, queries: int, keys: int, si
 
 
 def first_map_flops(spec: S.Spec, length: int) -> float:
-    """What the first map of pixels would cost once more, were there a gradient of pixels."""
+    """Return the FLOPs of the pixel gradient, which no training step computes."""
     source = spec.source
     if isinstance(source, S.ResNet):
         _, (out, channels, kernel, _), stride = next(resnet_convolutions(source))

@@ -1,7 +1,7 @@
 """Simulation of many ranks in one process: the real model on the meta device, the real
 `training.parallel` on a fake process group, and torch's own tools to measure memory and
-collectives. What torch does not promise to keep (its private modules) is
-used in this file alone."""
+collectives. Private modules of torch are imported only here.
+"""
 
 import time
 import warnings
@@ -37,14 +37,14 @@ COLLECTIVES = ("all_gather", "allgather", "reduce_scatter", "all_reduce", "allre
 
 @dataclass(frozen=True)
 class Simulation:
-    """What one rank of many needs for one forward and backward pass and an update.
+    """Memory and collectives of one rank for one forward pass, backward pass and update.
 
     Attributes:
-        memory: bytes of tensors at the fullest moment.
-        parts: the same by what they are for, as torch's MemTracker names it.
+        memory: peak bytes of tensors.
+        parts: the peak by category, as named by torch's MemTracker.
         collectives: number of calls by name.
         received: bytes of their results by name.
-        seconds: that the simulation took.
+        seconds: duration of the simulation.
     """
 
     memory: float
@@ -68,8 +68,8 @@ def simulate(workload: Workload, layout: Layout) -> Simulation:
     with fake_ranks(layout.devices):
         sizes = (layout.replicate, layout.shard, layout.tensor)
         mesh = init_device_mesh("cpu", sizes, mesh_dim_names=MESH)
-        # DTensor works out each new operation on whole tensors, which no rank has: a shallow model
-        # leaves it the answers.
+        # DTensor propagates each new operation on whole tensors, which exceed a rank's memory: a
+        # shallow # model fills its cache first.
         first, loss = (
             build_sharded(spec, workload, layout, mesh)
             for spec in (shallow(workload.spec), workload.spec)
@@ -122,7 +122,7 @@ def shallow(spec: S.Spec) -> S.Spec:
 
 @contextmanager
 def fake_ranks(world: int) -> Iterator[None]:
-    """A process group of which only rank 0 exists."""
+    """A fake process group with only rank 0."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
     try:
         with warnings.catch_warnings():
@@ -137,8 +137,8 @@ def build_loss(spec: S.Spec) -> Loss:
     """The task's module of a language model, on the meta device."""
     if not isinstance(spec.head, S.LMHead) or spec.decoder is None:
         raise ValueError(
-            "--simulate runs models with a decoder that predicts tokens, "
-            "such as gpt3-175b or t5-11b; leave it out for others"
+            "--simulate supports models with a decoder that predicts tokens, such as gpt3-175b "
+            "or t5-11b; omit it for this model"
         )
     context = TaskContext(spec, None, device="meta")  # type: ignore[arg-type]
     if spec.encoder is None:
@@ -160,7 +160,7 @@ def make_batch(workload: Workload, rows: int) -> Batch:
 
 
 def create_moments(optimizer: torch.optim.Optimizer) -> None:
-    """An update without a gradient, after which the optimiser's state exists."""
+    """Run an update with zero gradients, which allocates the optimiser's state."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             parameter.grad = torch.zeros_like(parameter)
@@ -176,8 +176,8 @@ def run_step(loss: Loss, optimizer: torch.optim.Optimizer, batch: Batch) -> None
 
 class RankMemory(MemTracker):
     """torch's tracker without its statistics per module, which cost the square of the depth. Inside
-    a layer of a tensor group, parameters are this rank's parts,
-    which are no leaves and take no hooks."""
+    a layer of a tensor group, parameters are local views, which are not leaves and accept no hooks.
+    """
 
     def _track_module_params_and_buffers(
         self, module: nn.Module, install_grad_hooks: bool = True
@@ -189,7 +189,7 @@ class RankMemory(MemTracker):
         return sizes
 
     def get_tracker_snapshot(self, type: str = "current") -> Any:
-        """Copies of the totals, which every hook of a module asks for."""
+        """Return copies of the totals, which every module hook reads."""
         snapshots = self._curr_mem_snap if type == "current" else self._peak_mem_snap
         return {device: dict(snapshot) for device, snapshot in snapshots.items()}
 
@@ -201,7 +201,7 @@ class RankMemory(MemTracker):
 
 
 class CollectiveBytes(TorchDispatchMode):
-    """Sums the sizes of what collectives give."""
+    """Sum the sizes of the results of collectives."""
 
     def __init__(self) -> None:
         super().__init__()

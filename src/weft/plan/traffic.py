@@ -1,5 +1,6 @@
-"""Bytes that one device sends per step, by what they are for; ring algorithms,
-as NCCL's for large messages."""
+"""Network traffic of one device per step, with the ring algorithms that NCCL uses for large
+messages.
+"""
 
 from dataclasses import dataclass
 
@@ -45,14 +46,15 @@ def step_traffic(workload: Workload, layout: Layout) -> Traffic:
 
 
 def others(size: int) -> float:
-    """The share of a tensor that comes from, or goes to, the other devices of a group."""
+    """Return the share of a tensor that a device exchanges with the rest of its group."""
     return (size - 1) / size
 
 
 def region_bytes(workload: Workload, layout: Layout) -> float:
-    """Activations of one row that are gathered before and summed after each branch (Korthikanti et
-    al. 2022, arXiv:2205.05198, section 4.2): forward, backward, and forward again without the last
-    sum where the block is computed again."""
+    """Return the bytes of one row's activations, gathered before and summed after each branch
+    (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2): forward, backward, and forward again
+    without the last sum where the block is recomputed.
+    """
     size = 2 if workload.precision == "bf16" else 4
     total = 0.0
     for spec in (workload.spec, *workload.extra):

@@ -1,4 +1,4 @@
-"""The workload of a model alone, with the defaults of its paper's time."""
+"""The workload of a model without a recipe, with default batch size and number of tokens."""
 
 from dataclasses import replace
 
@@ -9,20 +9,20 @@ from .recipe_workload import Workload, image_size
 TOKENS_PER_PARAMETER = 20  # compute-optimal (Hoffmann et al. 2022, arXiv:2203.15556, table 3)
 # Tokens per step by number of parameters (Brown et al. 2020, arXiv:2005.14165, table 2.1).
 BATCH_TOKENS = ((1e9, 500_000), (5e9, 1_000_000), (100e9, 2_000_000), (float("inf"), 3_200_000))
-DEFAULT_LENGTH = 512  # tokens per row, where neither positions nor a context length say it
+DEFAULT_LENGTH = 512  # tokens per row of models without a position table or context length
 BATCH_IMAGES = 4096  # ViT (arXiv:2010.11929, appendix B.1)
 
 
 def workload_of_spec(
     name: str, spec: S.Spec, length: int | None = None, tokens: float | None = None
 ) -> Workload:
-    """The workload of a model alone: bf16, Adam, rows of its context length,
-    tokens by the compute-optimal rule.
+    """Return the workload of a model without a recipe: bf16, Adam, rows of its context length,
+    compute-optimal number of tokens.
 
     Args:
         name: of the model.
         spec: the model.
-        length: tokens per row; pixels of a side for images (default: what it was trained for).
+        length: tokens per row; pixels of a side for images (default: the length of its training).
         tokens: tokens or images to train on (default: 20 tokens per parameter;
             images: 300 epochs of ImageNet).
     """
@@ -51,7 +51,7 @@ def workload_of_spec(
 
 
 def row_length(name: str, spec: S.Spec) -> tuple[int, str]:
-    """Return the tokens per row of a model's training, and how they are known."""
+    """Return the tokens per row of a model's training, and the source of this number."""
     if spec.context_length:
         return spec.context_length, "its context length"
     if trained := training_length_of_name(name):
@@ -62,7 +62,7 @@ def row_length(name: str, spec: S.Spec) -> tuple[int, str]:
 
 
 def with_samples(workload: Workload, samples: float | None) -> Workload:
-    """As many steps as read so many tokens or images; None: as it is."""
+    """Set the steps to read this many tokens or images; None leaves them unchanged."""
     if samples is None:
         return workload
     return replace(
