@@ -1,5 +1,5 @@
-"""Tasks: what a model is trained to do. One file, one paper: preprocessing, loss, prediction and
-evaluation together.
+"""Training objectives. Each module implements one task: preprocessing, loss, prediction and
+evaluation.
 """
 
 import torch
@@ -36,20 +36,20 @@ def build_task(
     model: Model | None = None,
     device: str = "cpu",
 ) -> TaskImplementation:
-    """Build what implements a task for a model and data.
+    """Build the implementation of a task for a model and data.
 
     Args:
-        task: the value.
+        task: the task, such as `CausalLM()`.
         model_spec: the spec of the model.
-        meta: what the data hold.
+        meta: metadata of the data: rows, vocabulary size, labels.
         seed: of the weights.
         dtype: of the weights.
-        teacher: a trained model, for tasks that have one.
-        model: a model that is there already; None: a new one is built.
-        device: of a new model; on "meta" it has shapes alone.
+        teacher: a trained model, for tasks with a teacher (default: None).
+        model: an existing model (default: build a new one).
+        device: device of a new model; on "meta", tensors have no storage.
 
     Raises:
-        ValueError: if task, model and data do not fit together.
+        ValueError: if task, model and data are incompatible.
     """
     if not isinstance(task, R.Task):
         raise ValueError(f"build_task takes a task, such as CausalLM(), not {task!r}"[:200])

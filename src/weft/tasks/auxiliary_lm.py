@@ -29,8 +29,8 @@ def check_lm_weight(task: Any, context: TaskContext) -> None:
         s.decoder is None or s.encoder is not None or s.embedding_dim != s.width
     ):
         raise ValueError(
-            f"lm_weight = {task.lm_weight}: only a decoder alone predicts next tokens from its own "
-            "token table; use 0"
+            f"lm_weight = {task.lm_weight}: the auxiliary loss needs a decoder without an "
+            f"encoder and with a token table; use lm_weight=0"
         )
 
 

@@ -1,7 +1,7 @@
-"""What every task consists of: preprocessing of samples (numpy, pure) and a loss (torch, sums).
+"""Base classes of tasks: preprocessing of samples (numpy, pure) and losses (torch, sums).
 
-A module of this folder defines both as `Preprocess(task, context)` and `Loss(task, context)`. The
-preprocessing is built first and raises ValueError if the model or the data do not fit the task.
+A task defines both as `Preprocess(task, context)` and `Loss(task, context)`. The preprocessing is
+built first and raises ValueError if the model or the data do not fit the task.
 """
 
 from typing import Any, NamedTuple, TypedDict
@@ -33,7 +33,7 @@ Batch = dict[str, Tensor]
 
 
 class TaskContext(NamedTuple):
-    """What a task is built for: the model, the data and the seed."""
+    """The arguments from which a task is built: model, data and seed."""
 
     spec: S.Spec
     data: DataInfo
@@ -41,7 +41,7 @@ class TaskContext(NamedTuple):
     dtype: torch.dtype = torch.float32
     teacher: Model | None = None
     model: Model | None = None  # a trained model; None: build a new one
-    device: str = "cpu"  # of a new model; meta: shapes alone
+    device: str = "cpu"  # of a new model; on meta, tensors have no storage
 
 
 class LengthLimitedSamples:
@@ -63,21 +63,21 @@ class LengthLimitedSamples:
 
 
 class Preprocess:
-    """Turns a sample into a row of a batch. A pure function of the sample's index and its random
+    """Convert a sample into a row of a batch: a pure function of the sample's index and its random
     generator.
 
     A row may carry `tokens_document_ids`, 1, 2, 3, …: tokens attend only within their own document.
     Without them, a row is one document.
     """
 
-    fields: dict[str, tuple[str, int]]  # ragged field -> its stream and what pads it
+    fields: dict[str, tuple[str, int]]  # ragged field -> its stream and padding value
     terms: tuple[str, ...] = ("token",)  # names of the loss terms, the keys of `loss_counts`
     same_every_epoch: bool = False  # use the random numbers of the first epoch in every epoch
     expert_stacks: dict[str, S.MixtureOfExperts] = {}  # stacks that have experts
     frame: SpecialTokenFrame | None = (
         None  # special tokens around the text; None: those of tokenizer.json
     )
-    decoder_start: int | None = None  # what a decoder beside an encoder reads first
+    decoder_start: int | None = None  # first token of the decoder of an encoder-decoder
 
     def __init__(self, task: Any, context: TaskContext) -> None:
         self.task = task
@@ -98,18 +98,16 @@ class Preprocess:
     def open_samples(
         self, store: Store, length: int, include_partial: bool = False
     ) -> LengthLimitedSamples:
-        """Return samples that become rows of `length`; with `include_partial`, the last, shorter
-        one too.
-        """
+        """Return samples for rows of `length`; with `include_partial`, the last, shorter one too."""
         if self.max_length is not None and length > self.max_length:
             raise ValueError(
-                f"length = {length}: the model has {self.max_length} learned positions; shorten "
-                "the rows or give it more"
+                f"length = {length}: the model has {self.max_length} learned positions; use "
+                f"shorter rows or a model with more positions"
             )
         return LengthLimitedSamples(self.read_samples(store, length, include_partial), length)
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Samples:
-        """A sample is a row, unless a task says otherwise."""
+        """Read one sample per row; tasks may override this."""
         return RowSamples(store)
 
     def __call__(
@@ -146,7 +144,7 @@ class Preprocess:
 
 
 class Loss(nn.Module):
-    """The root of what is trained: loss = sum over terms of weight * (sum of scores / sum of
+    """The root module of training: loss = sum over terms of weight * (sum of scores / sum of
     counts), over all micro-batches and ranks.
     """
 
@@ -185,8 +183,8 @@ class Loss(nn.Module):
             initialise_weights(self.model, context.spec, context.seed, {"head.out.bias"})
 
     def initialise_own_parameters(self, context: TaskContext) -> None:
-        """Initialise the parameters that the task has beside its models, as the model's spec says.
-        Call it after they are built.
+        """Initialise the task's own parameters as specified by the model's spec. Call it after they
+        are built.
         """
         self.to(context.dtype)
         parameters = {
@@ -248,7 +246,7 @@ class Loss(nn.Module):
         return self.all_sums(self.forward_outputs(batch), batch)
 
     def outputs_and_sums(self, batch: Batch) -> tuple[Any, dict[str, Tensor]]:
-        """Return what the model computes beside the loss terms, for predictions."""
+        """Return the outputs of the model, for predictions, and the loss terms."""
         outputs = self.forward_outputs(batch)
         return outputs, self.all_sums(outputs, batch)
 
@@ -328,11 +326,11 @@ def expert_stacks(spec: S.Spec) -> dict[str, S.MixtureOfExperts]:
 
 
 def text_room(length: int, special_tokens: int) -> int:
-    """Return how many tokens of text fit into a row beside its special tokens."""
+    """Return how many tokens of text fit into a row with its special tokens."""
     if length <= special_tokens:
         raise ValueError(
-            f"length = {length} leaves no room for text beside {special_tokens} special tokens; "
-            "use longer rows"
+            f"length = {length} is too short for text and {special_tokens} special tokens; use "
+            f"longer rows"
         )
     return length - special_tokens
 
@@ -345,7 +343,9 @@ def check_model(
     decoder: bool = False,
     head: type | None = S.LMHead,
 ) -> None:
-    """Refuse a model without the named parts, or whose table is smaller than the tokenizer's."""
+    """Raise ValueError for a model without the named parts, or with a vocabulary smaller than the
+    tokenizer's.
+    """
     s = context.spec
     name = type(task).__name__
     if not isinstance(s.source, S.Tokens):
@@ -353,11 +353,11 @@ def check_model(
     if (s.encoder is not None, s.decoder is not None) != (encoder, decoder):
         kind = {
             (True, True): "an encoder and a decoder",
-            (True, False): "an encoder alone",
-            (False, True): "a decoder alone",
+            (True, False): "an encoder and no decoder",
+            (False, True): "a decoder and no encoder",
         }
         raise ValueError(
-            f"{name} needs a model with {kind[encoder, decoder]}; this one has "
+            f"{name} needs a model with {kind[encoder, decoder]}; this model has "
             f"{kind[s.encoder is not None, s.decoder is not None]}"
         )
     if head is not None and not isinstance(s.head, head):
@@ -370,12 +370,12 @@ def check_model(
         raise ValueError(
             f"the tokenizer has {context.data.vocab_size} tokens, the model "
             f"{min([s.source.vocab_size, *sizes])}; "
-            "give the model's source the tokenizer's vocabulary"
+            "set the vocabulary size of the model's source to that of the tokenizer"
         )
 
 
 def check_rows(task: Any, context: TaskContext) -> None:
-    """Refuse data whose rows the task does not read."""
+    """Raise ValueError for data with rows that the task does not read."""
     if not isinstance(context.data.rows, task.row_schemas):
         schemas = " or ".join(schema.__name__ for schema in task.row_schemas)
         raise ValueError(
@@ -390,7 +390,7 @@ class Masks(TypedDict, total=False):
 
 
 def masks(batch: Batch, stream: str = "tokens") -> Masks:
-    """The arguments of `Model.embed` that hide a stream's padding or separate its documents."""
+    """Return the arguments of `Model.embed` that mask a stream's padding or separate its documents."""
     arguments: Masks = {}
     if f"{stream}_attention_mask" in batch:
         arguments["attention_mask"] = batch[f"{stream}_attention_mask"]
@@ -400,9 +400,7 @@ def masks(batch: Batch, stream: str = "tokens") -> Masks:
 
 
 def special_ids(task: Any, context: TaskContext, *names: str) -> tuple[int, ...]:
-    """Return the ids of special tokens; raise ValueError with the way to get them if one is
-    missing.
-    """
+    """Return the ids of special tokens; raise ValueError if the tokenizer lacks one."""
     missing = [name for name in names if name not in context.data.special_tokens]
     if missing:
         raise ValueError(
@@ -430,7 +428,8 @@ def check_head(task: Any, context: TaskContext, outputs: int | None = None) -> N
     labels = context.data.labels
     if outputs is None and not labels:
         raise ValueError(
-            f"{name} needs labels, and the data have none; give their column and prepare them again"
+            f"{name} needs labels, but the data have none; name the label column and prepare the "
+            f"data again"
         )
     expected = len(labels or ()) if outputs is None else outputs
     num_labels = getattr(s.head, "num_labels", expected)

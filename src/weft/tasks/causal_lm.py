@@ -30,8 +30,8 @@ from .task import EvaluateOptions, EvaluationData, Metrics, TaskImplementation
 
 
 class CausalLMPreprocess(Preprocess):
-    """Inputs are all tokens of a window but the last, labels all but the first. Labels are shifted
-    here and nowhere else.
+    """Inputs are all tokens of a window but the last, labels all but the first. This is the only
+    place that shifts labels.
     """
 
     def __init__(self, task: R.CausalLM, context: TaskContext) -> None:

@@ -1,4 +1,4 @@
-"""The class of, or a number for, a text, a pair of texts or an image (BERT, arXiv:1810.04805,
+"""Classification and regression of a text, a pair of texts or an image (BERT, arXiv:1810.04805,
 section 4.1; GPT, Radford et al. 2018, section 3.3; ViT, arXiv:2010.11929, section 3.2).
 """
 
@@ -37,7 +37,7 @@ from .predict import probabilities
 from .task import EvaluationData, Metrics, TaskImplementation
 
 Value = R.Classification | R.Regression
-# the other order of a symmetric pair
+# fields of the second order of a symmetric pair
 SWAPPED_FIELDS = {
     "tokens": "swapped",
     "segments": "swapped_segments",
@@ -63,10 +63,13 @@ def check_classification(task: Value, context: TaskContext) -> None:
             "LabelledTexts(numeric_label=False)"
         )
     if isinstance(row, R.LabelledTexts) and getattr(task, "transforms", None) is not None:
-        raise ValueError("transforms are for images; the data are texts")
+        raise ValueError("transforms apply to images, but the data are texts; remove `transforms`")
     auxiliary_lm.check_lm_weight(task, context)
     if task.both_orders and getattr(row, "second_text", None) is None:
-        raise ValueError("symmetric reads a pair in both orders; the data have no second text")
+        raise ValueError(
+            "symmetric=True reads a pair in both orders, but the data have no second text; use "
+            "symmetric=False"
+        )
 
 
 def preprocess_class(context: TaskContext) -> type[Any]:
@@ -75,9 +78,7 @@ def preprocess_class(context: TaskContext) -> type[Any]:
 
 
 class TextClassificationPreprocess(Preprocess):
-    """Nothing is corrupted: a text or a pair becomes one row, a symmetric pair two of the same
-    length.
-    """
+    """A text or a pair becomes one row; a symmetric pair becomes two rows of the same length."""
 
     def __init__(self, task: Value, context: TaskContext) -> None:
         check_classification(task, context)
@@ -120,7 +121,7 @@ class TextClassificationPreprocess(Preprocess):
 
 
 class ImageClassificationPreprocess(Preprocess):
-    """What the task's transforms make of an image and, where they mix two, of their labels."""
+    """Apply the task's transforms to an image and, if they mix two samples, to the labels."""
 
     def __init__(self, task: R.Classification, context: TaskContext) -> None:
         check_classification(task, context)
@@ -171,9 +172,7 @@ class ClassificationLoss(Loss):
         )
 
     def both_order_logits(self, sequence: HiddenStates) -> Tensor:
-        """The vectors of both orders are added before the linear map (GPT, section 3.3:
-        similarity).
-        """
+        """Add the vectors of both orders before the linear map (GPT, section 3.3: similarity)."""
         head = self.model.head
         assert isinstance(head, ClassifierHeadLayer)
         assert isinstance(head.out, nn.Linear)
@@ -196,8 +195,8 @@ class ClassificationLoss(Loss):
 
 
 def label_cross_entropy(logits_BV: Tensor, batch: Batch, smoothing: float) -> Tensor:
-    """The sum over samples; where two are mixed, both labels by their weights (mixup,
-    arXiv:1710.09412, section 2: the loss is linear in the target).
+    """Return the sum over samples; mixed samples have two weighted labels (mixup, arXiv:1710.09412,
+    section 2: the loss is linear in the target).
     """
     if "mixed_labels" not in batch:
         return cross_entropy(logits_BV, selected_labels(batch), smoothing)
@@ -210,7 +209,7 @@ def label_cross_entropy(logits_BV: Tensor, batch: Batch, smoothing: float) -> Te
 
 
 def stack_both_orders(batch: Batch) -> Batch:
-    """A batch of twice the rows: A B, then B A of every sample."""
+    """Return a batch with both orders of every sample: all rows A B, then all rows B A."""
     return {
         name: torch.stack((batch[name], batch[SWAPPED_FIELDS.get(name, name)]), 1).flatten(0, 1)
         for name in ("tokens", "tokens_attention_mask", "segments")

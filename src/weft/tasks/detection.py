@@ -1,4 +1,4 @@
-"""Boxes and classes of the objects of an image, as a set (DETR, Carion et al. 2020,
+"""Object detection as set prediction: boxes and classes of an image (DETR, Carion et al. 2020,
 arXiv:2005.12872).
 """
 
@@ -37,7 +37,7 @@ DENOISING = "denoising_"  # before a term: of the noised queries, over all layer
 
 
 class DetectionPreprocess(Preprocess):
-    """What the task's transforms make of an image and of its boxes, as fractions of it."""
+    """Apply the task's transforms to an image and its boxes; boxes are fractions of the image."""
 
     def __init__(self, task: R.Detection, context: TaskContext) -> None:
         check_detection(task, context)
@@ -52,7 +52,9 @@ class DetectionPreprocess(Preprocess):
         self.terms = tuple(loss_weights(task, context.spec))
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
-        queries = None if include_partial else self.queries  # of training: the rest would be lost
+        queries = (
+            None if include_partial else self.queries
+        )  # training only: more objects than queries cannot be matched
         transforms = R.transforms_for(self.task, include_partial)
         return BoxSamples(store, self.classes, transforms, queries)
 
@@ -82,8 +84,8 @@ class DetectionPreprocess(Preprocess):
         }
 
     def term_counts(self, batch: Any) -> dict[str, float]:  # type: ignore[override]
-        """Boxes are divided by their number, classes as their scores say: known before anything is
-        matched.
+        """Box terms are divided by the number of boxes, class terms as `Scores.count` defines; both
+        are known before matching.
         """
         counts_B = (batch["labels"] != IGNORE_INDEX).sum(1)
         boxes = float(counts_B.sum())
@@ -114,13 +116,13 @@ def check_detection(task: R.Detection, context: TaskContext) -> None:
 
 
 def build_scores(task: R.Detection, spec: S.Spec) -> Scores:
-    """What the head's numbers mean."""
+    """Return the interpretation of the head's logits."""
     assert isinstance(spec.head, S.DetectionHead)
     return Scores(task) if spec.head.scores == "softmax" else FocalScores(task)
 
 
 def loss_weights(task: R.Detection, spec: S.Spec) -> dict[str, float]:
-    """Every term and its weight; a term of weight 0 is none."""
+    """Return every loss term with its weight, without terms of weight 0."""
     assert spec.decoder is not None
     each = {"class": task.class_weight, "l1": task.l1_weight, "giou": task.giou_weight}
     deep = task.auxiliary_losses and len(spec.decoder.blocks) > 1
@@ -142,8 +144,8 @@ class DetectionLoss(Loss):
             self.initialise_own_parameters(context)
 
     def forward_outputs(self, batch: Batch) -> Detections:
-        """Of every layer that has a loss, the last one last: logits (Y, B, N, V) and boxes (Y, B,
-        N, 4); noised queries follow the learned ones.
+        """Return logits (Y, B, N, V) and boxes (Y, B, N, 4) of every layer that has a loss, in
+        order; noised queries follow the learned ones.
         """
         model = self.model
         image_BCRS = batch["image"].to(model.dtype)
@@ -183,15 +185,15 @@ class DetectionLoss(Loss):
     def matched_sums(
         self, prefix: str, logits: Tensor, boxes: Tensor, at: Tensor, objects: Objects
     ) -> dict[str, Tensor]:
-        """The terms of some layers."""
+        """Return the loss terms of some layers."""
         labels = matched_labels(at, objects, self.queries)
         l1, giou = box_sums(*matched_boxes(boxes, at, objects))
         classes = self.scores.sum(logits, labels)
         return {f"{prefix}class": classes, f"{prefix}l1": l1, f"{prefix}giou": giou}
 
     def noised_sums(self, logits: Tensor, boxes: Tensor, objects: Objects) -> dict[str, Tensor]:
-        """Each noised query is for the box that it was made of, without matching (DN-DETR, section
-        4.3).
+        """Return the terms of noised queries, each compared with its original box without matching
+        (DN-DETR, section 4.3).
         """
         assert self.task.denoising is not None
         shape = (objects.label_BM.shape[1], self.task.denoising.groups)
@@ -208,8 +210,8 @@ class DetectionTask(TaskImplementation):
     loss_class = DetectionLoss
 
     def predict_store(self, store: Store, options: EvaluateOptions) -> list[Any]:
-        """As everywhere, but one image at a time where convolutions read the padding of smaller
-        images, as in published models: what is found in an image must not depend on the others.
+        """Predict one image at a time where convolutions read the padding of smaller images, as in
+        published models, so that a prediction does not depend on the batch.
         """
         source = self.context.spec.source
         assert isinstance(source, S.ResNet)
@@ -218,8 +220,8 @@ class DetectionTask(TaskImplementation):
         return super().predict_store(store, options)
 
     def predict(self, outputs: Any, batch: Batch) -> list[Any]:
-        """Of each image its boxes, the surest first: class, score, and x, y, width and height in
-        pixels of the stored image.
+        """Return the boxes of each image, sorted by score: class, score, and x, y, width and height
+        in pixels of the stored image.
         """
         N = self.context.spec.queries
         scores = build_scores(self.task, self.context.spec)
@@ -251,6 +253,6 @@ class DetectionTask(TaskImplementation):
 
 
 def boxes_of(row: dict[str, Any]) -> list[tuple[float, ...]]:
-    """Class, x, y, width and height of each box of a stored row."""
+    """Return class, x, y, width and height of each box of a stored row."""
     boxes = np.asarray(row["boxes"], float).reshape(-1, 4).tolist()
     return [(int(label), *box) for label, box in zip(row["labels"], boxes, strict=True)]

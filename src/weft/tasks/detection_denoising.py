@@ -1,5 +1,5 @@
-"""Noised boxes as queries beside the learned ones (DN-DETR, Li et al. 2022, arXiv:2203.01305,
-section 4).
+"""Denoising queries for detection: noised boxes in addition to the learned queries (DN-DETR, Li et
+al. 2022, arXiv:2203.01305, section 4).
 """
 
 from dataclasses import replace
@@ -24,8 +24,8 @@ def noise_objects(
     task: R.DenoisingQueries,
     rng: np.random.Generator,
 ) -> ArrayRow:
-    """Versions of every box and class of an image: boxes (M, groups · 4) as centre and sides,
-    labels (M, groups).
+    """Return noised copies of every box and class of an image: boxes (M, groups · 4) as centre and
+    sides, labels (M, groups).
     """
     shape = (len(boxes_M4), task.groups)
     draw = rng.random((*shape, 4)) * 2 - 1
@@ -43,12 +43,12 @@ def noise_objects(
 
 
 def add_noised_queries(queries: ObjectStates, content_BMPD: Tensor, batch: Batch) -> ObjectStates:
-    """The learned queries, then the noised ones, box by box, so that a query's place does not
+    """Append the noised queries to the learned ones, box by box, so that a query's index does not
     depend on the batch.
 
     Noised queries see their own group and the learned queries, learned ones only each other
-    (section 4.4): what they say without noised ones beside them. Left out is the paper's indicator,
-    a number in the content that tells one kind from the other.
+    (section 4.4), so that their outputs do not depend on noised queries. The paper's indicator, a
+    number in the content that marks noised queries, is omitted.
     """
     assert queries.anchor_BN4 is not None
     B, M, P, _ = content_BMPD.shape

@@ -1,5 +1,5 @@
-"""Which prediction is for which labelled box, and how far it is off (DETR, arXiv:2005.12872,
-section 3.1; appendix A.2).
+"""Matching of predictions with labelled boxes, and the losses of matched pairs (DETR,
+arXiv:2005.12872, section 3.1; appendix A.2).
 """
 
 from typing import Any, NamedTuple
@@ -13,13 +13,14 @@ from .. import recipe as R
 from ..nn.kernels.cross_entropy import IGNORE_INDEX
 from ..nn.layers.images.boxes import generalized_iou
 
-LARGEST = 1e30  # of a cost, in place of what is not a number: the loss tells the guard, not scipy
-# focal loss: the weight of what is there; 1 - ALPHA of what is not (arXiv:1708.02002, section 4)
+LARGEST = 1e30  # replaces a NaN cost: the loss guard reports the NaN, not scipy
+# focal loss: the weight of positive classes; 1 - ALPHA for negative ones (arXiv:1708.02002, section
+# 4)
 ALPHA = 0.25
 
 
 class Objects(NamedTuple):
-    """The labelled boxes of a batch, padded to those of the fullest image."""
+    """The labelled boxes of a batch, padded to the image with most boxes."""
 
     label_BM: Tensor  # IGNORE_INDEX at padding
     box_BM4: Tensor  # centre x, y, width, height as fractions of the image
@@ -40,12 +41,12 @@ class Scores:
         return logits_V.softmax(-1)[..., :-1]
 
     def costs(self, logits_V: Tensor) -> Tensor:
-        """Of saying each class; (…, classes)."""
+        """Return the matching cost of each class, (…, classes)."""
         return -self.probabilities(logits_V)
 
     def sum(self, logits_V: Tensor, label: Tensor) -> Tensor:
-        """Cross entropy with labels (…), of which -1 is no object, which weighs less, and
-        IGNORE_INDEX nothing.
+        """Return the cross entropy with labels (…); -1 is "no object", with a lower weight, and
+        IGNORE_INDEX is ignored.
         """
         V = logits_V.shape[-1]
         weight_V = logits_V.new_ones(V)
@@ -54,14 +55,14 @@ class Scores:
         return F.cross_entropy(logits_V.reshape(-1, V), label, weight_V, reduction="sum")
 
     def count(self, counts_B: Any, queries: int) -> float:
-        """What divides the sum over the queries of images with so many boxes."""
+        """Return the divisor of the sum over the queries of images with these numbers of boxes."""
         matched = int(counts_B.clip(max=queries).sum())
         return matched + self.no_object_weight * (len(counts_B) * queries - matched)
 
 
 class FocalScores(Scores):
-    """Each class by itself, easy ones weighing little (Lin et al. 2017, arXiv:1708.02002, section
-    3).
+    """Independent classes with focal loss, which down-weights easy examples (Lin et al. 2017,
+    arXiv:1708.02002, section 3).
     """
 
     def probabilities(self, logits_V: Tensor) -> Tensor:
@@ -94,9 +95,8 @@ def match(
     objects: Objects,
 ) -> Tensor:
     """(Y, B, M): the query that is assigned to each labelled box, in each layer; N where there is
-    none.
-
-    The cost is worked out for all layers and images at once and leaves the device in one transfer.
+    none. The cost is computed for all layers and images at once and copied from the device in one
+    transfer.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -126,17 +126,17 @@ def match(
 
 
 def matched_labels(match_BM: Tensor, objects: Objects, queries: int) -> Tensor:
-    """(…, B, N): of each query the class of its box; -1: no object."""
+    """Return the class of the box matched with each query, (…, B, N); -1 for no object."""
     label = match_BM.new_full((*match_BM.shape[:-1], queries + 1), -1)
     label.scatter_(-1, match_BM, objects.label_BM.expand_as(match_BM))
-    return label[..., :queries]  # the last slot took what is not matched
+    return label[..., :queries]  # the last slot receives unmatched boxes
 
 
 def matched_boxes(
     boxes_BN4: Tensor, match_BM: Tensor, objects: Objects
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(…, B, M, 4) twice: predictions, and the labelled boxes that they are matched with; and which
-    of the pairs are any.
+    """Return predictions and their matched labelled boxes, both (…, B, M, 4), and which pairs are
+    valid.
     """
     N = boxes_BN4.shape[-2]
     at = match_BM.clamp(max=N - 1)[..., None].expand(*match_BM.shape, 4)
@@ -144,8 +144,8 @@ def matched_boxes(
 
 
 def box_sums(guess_4: Tensor, truth_4: Tensor, is_pair: Tensor) -> tuple[Tensor, Tensor]:
-    """L1 distance and 1 - GIoU of pairs of boxes. Others become two equal boxes, which add nothing:
-    to pick the pairs, the device would have to say how many there are.
+    """Return the summed L1 distance and 1 - GIoU of the valid pairs. Invalid pairs are replaced by
+    equal boxes, which add 0: selecting pairs would synchronise with the device.
     """
     guess_4, truth_4 = (box.masked_fill(~is_pair[..., None], 0.5) for box in (guess_4, truth_4))
     return (guess_4 - truth_4).abs().sum(), (1 - generalized_iou(guess_4, truth_4)).sum()

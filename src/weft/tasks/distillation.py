@@ -1,5 +1,6 @@
-"""Learn from a teacher: from its softened scores (Hinton et al. 2015, arXiv:1503.02531, section 2),
-or from its choice alone (DeiT, Touvron et al. 2020, arXiv:2012.12877, section 4).
+"""Distillation from a teacher: from its softened probabilities (Hinton et al. 2015,
+arXiv:1503.02531, section 2), or from its predicted class only (DeiT, Touvron et al. 2020,
+arXiv:2012.12877, section 4).
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ from .task import EvaluationData, Metrics, TaskImplementation
 
 
 class DistillationPreprocess(Preprocess):
-    """The rows of NextToken for documents, else those of Classification."""
+    """The rows of CausalLM for documents, otherwise those of Classification."""
 
     terms = ("label", "teacher")
 
@@ -77,7 +78,7 @@ class DistillationPreprocess(Preprocess):
 
 def check_teacher(context: TaskContext) -> None:
     if context.teacher is None:
-        raise ValueError("Distillation needs a teacher; give the folder of a trained model")
+        raise ValueError("Distillation needs a teacher; give the directory of a trained model")
     student = context.spec
     teacher = context.teacher.spec
     if type(teacher.head) is not type(student.head) or isinstance(
@@ -86,27 +87,29 @@ def check_teacher(context: TaskContext) -> None:
         raise ValueError(
             f"the teacher turns {type(teacher.source).__name__} into "
             f"{type(teacher.head).__name__}, the student "
-            f"{type(student.source).__name__} into {type(student.head).__name__}; both must do the "
-            "same"
+            f"{type(student.source).__name__} into {type(student.head).__name__}; give a teacher "
+            f"and a student with the same input and head types"
         )
     if num_outputs(teacher) != num_outputs(student):
         raise ValueError(
             f"the teacher has {num_outputs(teacher)} outputs, the student {num_outputs(student)}; "
-            "give both the same"
+            "use the same number for both"
         )
     sides = [getattr(spec.source, "image_size", None) for spec in (teacher, student)]
     if sides[0] != sides[1]:
         raise ValueError(
-            f"the teacher reads images of {sides[0]} pixels, the student of {sides[1]}; both see "
-            "the same ones: give them one size"
+            f"the teacher reads images of {sides[0]} pixels, the student of {sides[1]}; both "
+            f"read the same images; use the same image size"
         )
     theirs = tuple(getattr(teacher.head, "labels", None) or ())
     ours = context.data.labels or ()
-    if set(theirs) == set(ours) and theirs != tuple(ours):  # other names may mean the same classes
+    if set(theirs) == set(ours) and theirs != tuple(
+        ours
+    ):  # different names may denote the same classes
         raise ValueError(
-            f"the teacher has the classes in another order ({', '.join(theirs[:4])}, …) than the "
-            f"data ({', '.join(ours[:4])}, …); "
-            "a teacher that was trained on the same data has theirs"
+            f"the teacher's classes are in a different order ({', '.join(theirs[:4])}, …) from "
+            f"the data ({', '.join(ours[:4])}, …); "
+            "use a teacher that was trained on the same data"
         )
 
 
@@ -120,13 +123,17 @@ class DistillationLoss(Loss):
             task, context, {"label": 1 - task.teacher_weight, "teacher": task.teacher_weight}
         )
         assert context.teacher is not None
-        self.teacher = (context.teacher.eval(),)  # in a tuple: no part of what is trained or saved
+        self.teacher = (
+            context.teacher.eval(),
+        )  # in a tuple, so that it is neither trained nor saved
         self.hard = task.hard_labels
         self.temperature = task.temperature
         self.smoothing = task.label_smoothing
 
     def forward_outputs(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """What learns from labels, what learns from the teacher, and what the teacher says."""
+        """Return the student's logits for the labels, the student's logits for the teacher, and the
+        teacher's logits.
+        """
         teacher = self.teacher[0]
         device = next(iter(batch.values())).device
         if next(teacher.parameters()).device != device:
@@ -147,8 +154,8 @@ class DistillationLoss(Loss):
 
 
 def logits(model: Model, batch: Batch, apart: bool = False) -> list[Tensor]:
-    """At every label; `apart`, where a model has a distillation token, the class token's and that
-    one's (DeiT, section 4).
+    """Return the logits at every label; with `apart` and a distillation token, those of the class
+    token and of the distillation token (DeiT, section 4).
     """
     sequence = encode_batch(model, batch)
     at_T = batch["labels_at"]
@@ -174,7 +181,7 @@ def soft_cross_entropy(student_TV: Tensor, teacher_TV: Tensor, temperature: floa
 
 
 class DistillationTask(TaskImplementation):
-    """Predictions and metrics are those of what the student is taught."""
+    """Predictions and metrics are those of the student's task."""
 
     preprocess_class = DistillationPreprocess
     loss_class = DistillationLoss
@@ -187,8 +194,8 @@ class DistillationTask(TaskImplementation):
         return () if self.learns_text else data.store.column("label")
 
     def predict(self, outputs: tuple[Tensor, Tensor, Tensor], batch: Batch) -> list[Any]:
-        """The probability of each class: with a distillation token, of the mean of both scores
-        (DeiT, section 4).
+        """Return the probability of each class; with a distillation token, from the mean of both
+        logits (DeiT, section 4).
         """
         own_TV, copied_TV, _ = outputs
         if self.learns_text:

@@ -1,4 +1,6 @@
-"""Learn the answers of conversations (Ouyang et al. 2022, arXiv:2203.02155, section 3.5)."""
+"""Instruction tuning: learn the answers of conversations (Ouyang et al. 2022, arXiv:2203.02155,
+section 3.5).
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,8 +29,8 @@ from .task import Metrics, TaskImplementation
 
 
 class InstructionPreprocess(Preprocess):
-    """All tokens are read, those of the answers are labels. A pair is one question and one answer,
-    ended by the end token.
+    """All tokens are inputs; the tokens of the answers are labels. A pair is one question and one
+    answer, followed by the end token.
     """
 
     def __init__(self, task: R.InstructionTuning, context: TaskContext) -> None:
@@ -68,5 +70,5 @@ class InstructionTuningTask(TaskImplementation):
         return token_losses(outputs, batch)
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
-        """The perplexity of the answers."""
+        """Yield the perplexity of the answers."""
         yield from perplexity([loss for row in predictions for loss, _ in row])

@@ -1,4 +1,6 @@
-"""Rebuild the hidden patches of an image (MAE, He et al. 2021, arXiv:2111.06377, section 3)."""
+"""Masked autoencoding: reconstruct the hidden patches of an image (MAE, He et al. 2021,
+arXiv:2111.06377, section 3).
+"""
 
 from typing import Any
 
@@ -17,9 +19,7 @@ from .task import TaskImplementation
 
 
 class MaskedAutoencodingPreprocess(Preprocess):
-    """The same number of patches is hidden in every image, any set of them as likely as any
-    other.
-    """
+    """Hide the same number of patches in every image, chosen uniformly at random."""
 
     terms = ("patch",)
 
@@ -33,8 +33,8 @@ class MaskedAutoencodingPreprocess(Preprocess):
         self.shown = int(self.cells * (1 - task.mask_rate))
         if not 0 < self.shown < self.cells:
             raise ValueError(
-                f"mask_rate = {task.mask_rate} of {self.cells} patches leaves {self.shown} to see; "
-                "some must be seen and some hidden"
+                f"mask_rate = {task.mask_rate} of {self.cells} patches leaves {self.shown} "
+                f"visible; choose a rate that leaves at least one visible and one hidden"
             )
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
@@ -59,8 +59,8 @@ class MaskedAutoencodingPreprocess(Preprocess):
 
 
 def mask_patches(noise: np.ndarray, shown: int, extras: int) -> ArrayRow:
-    """Places in the sequence to encode, extra tokens first, and places on the grid to rebuild: the
-    patches of least noise stay (section 3, "simple implementation").
+    """Return the visible positions of the sequence, extra tokens first, and the hidden positions of
+    the grid: patches with the least noise stay visible (section 3, "simple implementation").
     """
     order = noise.argsort(-1)
     front = np.broadcast_to(np.arange(extras), (*noise.shape[:-1], extras))
@@ -78,7 +78,7 @@ class MaskedAutoencodingLoss(Loss):
         self.normalised = task.normalise_pixels
 
     def forward_outputs(self, batch: Batch) -> Tensor:
-        """All patches, of which the hidden ones count."""
+        """Return the predictions of all patches; the loss uses the hidden ones."""
         image_BCRS = batch["image"].to(next(self.model.parameters()).dtype)
         rebuilt_BPF = self.model.read(
             self.model.encode(self.model.embed(image_BCRS).select(batch["visible"]))
@@ -87,7 +87,7 @@ class MaskedAutoencodingLoss(Loss):
         return rebuilt_BPF
 
     def loss_sums(self, answer: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """The squared error a pixel, over each hidden patch's pixels the mean."""
+        """Return the squared error summed over hidden patches, averaged over the pixels of each."""
         target_BSF, predicted_BSF = (
             gather_patches(x_BPF.to(accumulation_dtype(answer)), batch["hidden"])
             for x_BPF in (patchify(batch["image"], self.patch), answer)

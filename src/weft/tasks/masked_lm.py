@@ -45,12 +45,13 @@ class MaskedLMPreprocess(Preprocess):
         if task.mask_token_rate + task.random_token_rate > 1:
             raise ValueError(
                 f"mask_token_rate = {task.mask_token_rate} and random_token_rate = "
-                f"{task.random_token_rate} of the chosen tokens are more than all"
+                f"{task.random_token_rate} of the chosen tokens add up to more than 1; lower one "
+                f"of them"
             )
         if task.mask_token_rate + task.random_token_rate == 0:
             raise ValueError(
-                "mask_token_rate = 0 and random_token_rate = 0 leave every chosen token as it is; "
-                "give one of them more"
+                "mask_token_rate = 0 and random_token_rate = 0 leave every chosen token "
+                "unchanged; raise one of them"
             )
         if task.next_sentence and task.input_format not in PAIRS:
             raise ValueError(
@@ -149,7 +150,7 @@ class MaskedLMPreprocess(Preprocess):
         first = ~self.continues[tokens[at]]
         first[0] = True
         first[1:] |= np.diff(at) > 1
-        word = np.flatnonzero(first)  # each word's first place in `at`
+        word = np.flatnonzero(first)  # index in `at` of each word's first token
         size = np.diff(word, append=len(at))
         if masking_unit == "words":
             order = rng.permutation(len(word))
@@ -162,7 +163,7 @@ class MaskedLMPreprocess(Preprocess):
         start = random_span_starts(rng, lengths, len(word))
         edge = np.append(word, len(at))
         size = edge[start + lengths] - edge[start]
-        # a span becomes one thing
+        # all tokens of a span get the same replacement
         return at[span_indices(edge[start], size)], np.repeat(rng.random(len(start)), size)
 
     def term_counts(self, batch: Any) -> dict[str, int]:

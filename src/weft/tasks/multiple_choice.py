@@ -1,5 +1,5 @@
-"""Which of several endings is right: one score each, softmax over them (BERT, arXiv:1810.04805,
-section 4.4; GPT, Radford et al. 2018, section 3.3).
+"""Multiple choice: one score per ending, softmax over the endings (BERT, arXiv:1810.04805, section
+4.4; GPT, Radford et al. 2018, section 3.3).
 """
 
 from collections.abc import Sequence
@@ -32,15 +32,15 @@ from .task import EvaluationData, Metrics, TaskImplementation
 
 
 class MultipleChoicePreprocess(Preprocess):
-    """Each ending follows the context in a sequence of its own."""
+    """Each ending is appended to the context in a separate sequence."""
 
     def __init__(self, task: R.MultipleChoice, context: TaskContext) -> None:
         check_head(task, context, outputs=1)
         assert isinstance(context.data.rows, R.ChoiceQuestions)
         if len(context.data.rows.endings) < 2:
             raise ValueError(
-                "MultipleChoice chooses between columns; give ChoiceQuestions(endings=…) two or "
-                f"more, not {context.data.rows.endings}"
+                "MultipleChoice needs at least two ending columns; give "
+                "ChoiceQuestions(endings=…) two or more, not {context.data.rows.endings}"
             )
         auxiliary_lm.check_lm_weight(task, context)
         super().__init__(task, context)
@@ -97,7 +97,7 @@ class MultipleChoiceLoss(Loss):
         )
 
     def flatten_endings(self, batch: Batch) -> Batch:
-        """All endings as rows of one batch, those of a sample side by side: (B * endings, L)."""
+        """Return all endings as rows of one batch, grouped by sample: (B * endings, L)."""
         streams = range(self.endings)
         length = max(batch[f"tokens{i}"].shape[1] for i in streams)
 
@@ -133,7 +133,7 @@ class MultipleChoiceTask(TaskImplementation):
     loss_class = MultipleChoiceLoss
 
     def predict(self, outputs: Any, batch: Batch) -> list[Any]:
-        """The probability of each ending."""
+        """Return the probability of each ending."""
         return probabilities(auxiliary_lm.task_logits(outputs))
 
     def references(self, data: EvaluationData) -> Sequence[Any]:

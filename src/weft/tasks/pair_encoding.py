@@ -1,4 +1,4 @@
-"""One or two texts between special tokens, truncated to a length."""
+"""Encoding of one or two texts with special tokens, truncated to a length."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ class PairEncoding:
     """One row of one or two texts: bos A eos [B eos]; RoBERTa has two eos tokens between them.
 
     BERT's format has token types where the model does. GPT's start, delimiter and extract tokens
-    take the same places, without token types. A decoder may have eos alone, which then also starts
-    the row; T5 has no token at the start.
+    take the same positions, without token types. For a decoder with only an eos token, eos also
+    starts the row; T5 has no start token.
     """
 
     def __init__(self, task: Any, context: TaskContext, style: str = "bert") -> None:
@@ -23,7 +23,7 @@ class PairEncoding:
         check_model(task, context, encoder=not decodes, decoder=decodes, head=None)
         ids = context.data.special_tokens
         needed = ["eos"]
-        # Their labels count on a first mark.
+        # Label positions assume a start token.
         if not decodes and isinstance(task, R.TokenClassification | R.QuestionAnswering):
             needed.append("bos")
         end = special_ids(task, context, *needed)[0]
@@ -74,8 +74,8 @@ class PairEncoding:
 
         if length < 5:
             raise ValueError(
-                f"length = {length} leaves no room for texts beside three special tokens; use "
-                "longer rows"
+                f"length = {length} is too short for two texts and three special tokens; use "
+                f"longer rows"
             )
         extra_tokens = len(self.begin) + 1
         if len(columns) > 1:

@@ -1,5 +1,5 @@
-"""Predictions of a model: one plain value per sample, each sample once on any number of ranks.
-`weft evaluate` and the inference verbs share it.
+"""Predictions of a model: one plain value per sample, on any number of ranks. `weft evaluate` and
+the inference commands use it.
 """
 
 import json
@@ -22,7 +22,7 @@ from ..support.order import Order
 from ..support.ranks import Ranks
 from .base import Batch, LengthLimitedSamples, Preprocess, selected_labels
 
-DEFAULT_LENGTH = 512  # tokens of a row, where nothing says more or less
+DEFAULT_LENGTH = 512  # tokens per row without a recipe or a position table
 
 
 class PredictOptions(NamedTuple):
@@ -32,10 +32,10 @@ class PredictOptions(NamedTuple):
     bf16: bool = False
     seed: int = 0
     ranks: Ranks = Ranks()
-    progress: Progress | None = None  # takes the rows done and the rows in all, after each batch
+    progress: Progress | None = None  # called with (rows done, all rows) after each batch
 
 
-# from an answer and its batch to what JSON can hold, one a row
+# (outputs, batch) -> one plain value per row, for JSON
 Plain = Callable[[Any, Batch], list[Any]]
 
 
@@ -109,7 +109,7 @@ def predict_all(
             done = len(rank_predictions) * options.ranks.size
             options.progress(min(done, len(samples)), len(samples))
     every = sorted(gather_predictions(rank_predictions, options.ranks), key=lambda pair: pair[0])
-    assert [i for i, _ in every] == list(range(len(samples))), "a sample has no answer, or two"
+    assert [i for i, _ in every] == list(range(len(samples))), "a sample has no prediction, or two"
     return [prediction for _, prediction in every]
 
 

@@ -1,5 +1,5 @@
-"""Learn which of two answers is preferred: directly (DPO, Rafailov et al. 2023, arXiv:2305.18290),
-or as a reward (Ouyang et al. 2022, arXiv:2203.02155, equation 1).
+"""Preference tuning: learn which of two answers is preferred, directly (DPO, Rafailov et al. 2023,
+arXiv:2305.18290), or with a reward model (Ouyang et al. 2022, arXiv:2203.02155, equation 1).
 """
 
 from collections.abc import Sequence
@@ -36,8 +36,8 @@ ANSWERS = ("chosen", "rejected")  # streams of a batch, in this order
 
 
 class PreferencePreprocess(Preprocess):
-    """The prompt with either answer. Of what is too long, the first tokens of the prompt are left
-    out, as many for both; then the end of an answer.
+    """The prompt with each answer. Rows that are too long lose the first tokens of the prompt, the
+    same number for both answers, then the end of the answer.
     """
 
     terms = ("preference",)
@@ -72,8 +72,8 @@ class PreferencePreprocess(Preprocess):
 
 
 def both_answers(batch: Batch) -> Batch:
-    """(2 B, L): of each sample the preferred answer, then the other, as one batch, padded at the
-    right. The rows of a sample are neighbours, as its random numbers are.
+    """Return both answers as one batch (2 B, L), the preferred one first, padded on the right. The
+    rows of a sample are adjacent, as their random numbers require.
     """
     length = max(batch[name].shape[1] for name in ANSWERS)
 
@@ -93,7 +93,7 @@ def both_answers(batch: Batch) -> Batch:
 
 
 def answer_log_likelihoods(model: Model, batch: Batch) -> Tensor:
-    """(B,): of all tokens of each row's answer, given what stands before them."""
+    """Return the log-likelihood of each row's answer given its prompt, (B,)."""
     label_BL = batch["labels"][:, 1:]
     sequence = encode_batch(model, batch)
     sequence = replace(sequence, x_BLD=sequence.x_BLD[:, :-1], attention_mask_BL=None)
@@ -107,8 +107,8 @@ def answer_log_likelihoods(model: Model, batch: Batch) -> Tensor:
 
 
 class PairwiseLoss(Loss):
-    """-log σ(margin), where a margin is how much better the preferred answer is (Bradley and Terry
-    1952).
+    """-log σ(margin), where the margin is the score of the preferred answer minus that of the other
+    (Bradley and Terry 1952).
     """
 
     def __init__(self, task: Any, context: TaskContext) -> None:
@@ -127,9 +127,7 @@ class PreferenceTuningLoss(PairwiseLoss):
         self.reference = () if reference is None else (reference.eval(),)  # not trained or saved
 
     def forward_outputs(self, batch: Batch) -> Tensor:
-        """(B,): β times how much more the preferred answer gained over the reference than the
-        other.
-        """
+        """Return β times the difference of the answers' log-ratios to the reference, (B,)."""
         rows = both_answers(batch)
         gain_B = answer_log_likelihoods(self.model, rows)
         for reference in self.reference:
@@ -153,7 +151,7 @@ class RewardModellingLoss(PairwiseLoss):
         super().__init__(task, context)
 
     def forward_outputs(self, batch: Batch) -> Tensor:
-        """(B,): the reward of the preferred answer less that of the other."""
+        """Return the reward of the preferred answer minus that of the other, (B,)."""
         reward_B1 = self.model.read(encode_batch(self.model, both_answers(batch)))
         assert isinstance(reward_B1, Tensor)
         reward_B1 = reward_B1.to(accumulation_dtype(reward_B1))
@@ -169,9 +167,7 @@ class PairwiseTask(TaskImplementation):
         return margins
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
-        """The share of pairs whose preferred answer is judged better, and by how much on
-        average.
-        """
+        """Yield the share of pairs with a positive margin, and the mean margin."""
         yield "accuracy", float(np.mean([margin > 0 for margin in predictions]))
         yield "margin", float(np.mean(predictions))
 

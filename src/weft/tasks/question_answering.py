@@ -32,7 +32,7 @@ from .base import (
 from .pair_encoding import PairEncoding
 from .task import EvaluateOptions, EvaluationData, Metrics, TaskImplementation, predict
 
-MAX_ANSWER_TOKENS = 30  # of an answer (BERT's own script)
+MAX_ANSWER_TOKENS = 30  # default of BERT's script
 
 
 class QuestionAnsweringPreprocess(Preprocess):
@@ -52,7 +52,7 @@ class QuestionAnsweringPreprocess(Preprocess):
         self.frame = self.join.frame
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
-        if length < self.window:  # a cut would lose answers
+        if length < self.window:  # truncation would lose answers
             raise ValueError(
                 f"length = {length}: the data's windows have {self.window} tokens; "
                 f"prepare them with ContextQuestions(max_length={length})"
@@ -129,7 +129,7 @@ class Window(NamedTuple):
     id: str  # of the question
     offsets: np.ndarray  # (tokens, 2): where each token begins and ends in the context
     context: str
-    answers: tuple[str, ...] = ()  # that are right; none: it cannot be answered
+    answers: tuple[str, ...] = ()  # accepted answers; empty if unanswerable
 
 
 class ExtractedAnswer(NamedTuple):
@@ -137,7 +137,7 @@ class ExtractedAnswer(NamedTuple):
     start: int  # characters of the context
     end: int
     score: float
-    no_answer_margin: float  # how much better no answer scores
+    no_answer_margin: float  # score of no answer minus that of the span
 
 
 class QuestionAnsweringTask(TaskImplementation):
@@ -156,11 +156,11 @@ class QuestionAnsweringTask(TaskImplementation):
         return plain
 
     def references(self, data: EvaluationData) -> Sequence[Any]:
-        """Return one window per sample with all answers of the file; training uses the first
-        alone.
-        """
+        """Return one window per sample with all answers of the file; training uses only the first."""
         if data.source is None:
-            raise ValueError("answers are scored against the file; give it with --data")
+            raise ValueError(
+                "question answering is scored against the original file; give it with --data"
+            )
         questions = {
             question.id: question
             for path in expand(data.source.paths)
@@ -190,9 +190,11 @@ class QuestionAnsweringTask(TaskImplementation):
     def evaluate_model(
         self, opened: Any, data: EvaluationData, options: EvaluateOptions
     ) -> Metrics:
-        """Evaluate every question of the file, also those that training skips."""
+        """Evaluate every question of the file, including those that training skips."""
         if data.source is None:
-            raise ValueError("answers are scored against the file; give it with --data")
+            raise ValueError(
+                "question answering is scored against the original file; give it with --data"
+            )
         questions = [
             question
             for path in expand(data.source.paths)
@@ -220,7 +222,7 @@ def best_answers(
     best: dict[str, ExtractedAnswer] = {}
     least: dict[str, float] = {}
     for (first, last, score, none), window in zip(predictions, windows, strict=True):
-        empty = not len(window.offsets)  # a context of which no token is left holds no answer
+        empty = not len(window.offsets)  # a context without tokens has no answer
         start, end = (
             (0, 0)
             if empty

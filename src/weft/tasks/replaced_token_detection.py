@@ -57,8 +57,8 @@ class ReplacedTokenPreprocess(masked_lm.MaskedLMPreprocess):
             )
         if expert_stacks(task.generator):
             raise ValueError(
-                "ReplacedTokenDetection balances the experts of the model alone; give the "
-                "generator MLP or GatedMLP layers"
+                "ReplacedTokenDetection has router losses for the model only, not for the "
+                "generator; give the generator MLP or GatedMLP layers"
             )
         model_table, generator_table = (
             (m.vocab_size, m.embedding_dim) for m in (context.spec, task.generator)
@@ -86,9 +86,9 @@ class ReplacedTokenPreprocess(masked_lm.MaskedLMPreprocess):
 
 
 class ReplacedTokenOutputs(NamedTuple):
-    logits_TV: Tensor  # of the generator, at the chosen places
-    drawn_T: Tensor  # what it says there
-    replaced_BL: Tensor  # the discriminator's score that a token is not the text's
+    logits_TV: Tensor  # of the generator, at the chosen positions
+    drawn_T: Tensor  # tokens sampled from the generator
+    replaced_BL: Tensor  # the discriminator's logit that a token was replaced
 
 
 class ReplacedTokenLoss(Loss):

@@ -12,7 +12,7 @@ def random_partition(rng: np.random.Generator, total: int, count: int) -> np.nda
 
 
 def random_span_starts(rng: np.random.Generator, lengths: np.ndarray, capacity: int) -> np.ndarray:
-    """Return starts of spans of these lengths, in this order and without overlap, in `room`
+    """Return starts of spans of these lengths, in this order and without overlap, in `capacity`
     positions, uniformly among all such choices.
     """
     before = np.cumsum(lengths) - lengths
@@ -23,8 +23,8 @@ def random_span_starts(rng: np.random.Generator, lengths: np.ndarray, capacity: 
 
 
 def count_for_budget(rng: np.random.Generator, lengths: np.ndarray, budget: float) -> int:
-    """Return how many of the first `lengths` to take so that their sum is `budget` on average: the
-    one that would exceed it is taken at random, with the probability that makes up the rest.
+    """Return how many of the first `lengths` to take so that their sum is `budget` in expectation:
+    the one that would exceed it is taken with the matching probability.
     """
     total = np.cumsum(lengths)
     full = int(np.searchsorted(total, budget, side="left"))

@@ -39,8 +39,8 @@ class SpanCorruptionPreprocess(Preprocess):
         need = self.noise(raw)[1]
         if need > len(self.sentinels):
             raise ValueError(
-                f"rows of {length} tokens hide {need} spans, the tokenizer has "
-                f"{len(self.sentinels)} sentinels; "
+                f"rows of {length} tokens need {need} sentinels, the tokenizer has "
+                f"{len(self.sentinels)}; "
                 f"prepare the data with a tokenizer that has sentinels={need} or more"
             )
         return TokenWindows(store, raw, raw, include_partial)
@@ -58,8 +58,8 @@ class SpanCorruptionPreprocess(Preprocess):
         fitting = [raw for raw in range(2, limit) if self.lengths(raw)[0] == length]
         if not fitting or self.task.mask_rate == 1:
             raise ValueError(
-                f"mask_rate = {self.task.mask_rate}: no text fills rows of {length} tokens; hide "
-                "less"
+                f"mask_rate = {self.task.mask_rate}: no number of raw tokens fills rows of "
+                f"{length} tokens exactly; lower mask_rate"
             )
         return fitting[-1]
 

@@ -1,5 +1,5 @@
-"""What implements a task: preprocessing, loss, prediction and evaluation, around one model and one
-kind of data.
+"""The base class of task implementations: preprocessing, loss, prediction and evaluation for one
+model and one kind of data.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,18 +22,19 @@ Metrics = Iterator[tuple[str, float | str]]
 
 
 class EvaluationData(NamedTuple):
-    """Prepared data or rows in memory, and the source that their text can be read from."""
+    """Prepared data or rows in memory, and the source files of their text."""
 
     store: Store
     source: R.Source | None
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows of the store with their text, without those that were skipped when it was
-        prepared.
+        """Return the rows of the store with their text, without rows that were skipped during
+        preparation.
         """
         if self.source is None:
             raise ValueError(
-                "this metric needs the text, not only its tokens; give the files with --data"
+                "this metric needs the text, but the prepared data hold only tokens; give the "
+                "files with --data"
             )
         row = self.store.meta.rows
         source = resolve_source(self.source, row)
@@ -59,11 +60,11 @@ class EvaluateOptions(NamedTuple):
 
 
 class TaskImplementation:
-    """Base of what implements a task.
+    """Base class of task implementations.
 
     A subclass names its `preprocess_class` (numpy, pure) and its `loss_class` (torch, sums), turns
     outputs into plain predictions, and yields the metrics of predictions and references. Validation
-    during training, `weft evaluate` and the verbs of an opened model call the same methods.
+    during training, `weft evaluate` and the methods of an opened model call the same methods.
     """
 
     preprocess_class: type[Any]  # (value, context) -> Preprocess
@@ -77,11 +78,11 @@ class TaskImplementation:
         self.loss: Loss = self.loss_class(task, context)
 
     def predict(self, outputs: Any, batch: Batch) -> list[Any]:
-        """Return one plain value per row of a batch: what JSON can hold."""
+        """Return one plain value per row of a batch, serialisable as JSON."""
         raise NotImplementedError
 
     def references(self, data: EvaluationData) -> Sequence[Any]:
-        """Return the references, one per sample; empty where a prediction is a score itself."""
+        """Return the references, one per sample; empty if predictions are scores."""
         return ()
 
     def evaluate(self, predictions: Sequence[Any], references: Sequence[Any]) -> Metrics:
@@ -93,7 +94,7 @@ class TaskImplementation:
     def samples(
         self, store: Store, options: EvaluateOptions
     ) -> tuple[Preprocess, LengthLimitedSamples]:
-        """Return every sample of a store once, and what preprocesses it."""
+        """Return every sample of a store once, and its preprocessing."""
         length = options.length or default_row_length(self.loss.model)
         return self.preprocess, self.preprocess.open_samples(store, length, include_partial=True)
 
@@ -136,7 +137,7 @@ def task_for_model(
     """Build a task around a trained model.
 
     Raises:
-        ValueError: if the task predicts nothing.
+        ValueError: if the task makes no predictions.
     """
     task = task.for_inference(info.rows)
     kind: type[TaskImplementation] = implementation(task)

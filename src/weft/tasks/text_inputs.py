@@ -1,5 +1,5 @@
-"""The four inputs that RoBERTa compares (arXiv:1907.11692, section 4.2), and BERT's pairs
-(arXiv:1810.04805, section 3.1, task 2).
+"""Input formats of masked language modelling: the four that RoBERTa compares (arXiv:1907.11692,
+section 4.2), and BERT's pairs (arXiv:1810.04805, section 3.1, task 2).
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ TRIES = 10_000  # samples to search for a pair: enough where one in a thousand h
 
 
 class SentenceBounds(NamedTuple):
-    """Where each sentence of a sample starts and stops, and where its document does."""
+    """Start and stop of each sentence of a sample, and of its document."""
 
     tokens: np.ndarray
     start: np.ndarray
@@ -54,7 +54,7 @@ def document_starts(documents: np.ndarray) -> np.ndarray:
 
 
 class TextInput:
-    """Turns a sample into an unmasked row: `tokens` and, where the input has them,
+    """Convert a sample into an unmasked row: `tokens` and, where the input has them,
     `tokens_document_ids`, `segments` and `labels_next`.
     """
 
@@ -89,7 +89,7 @@ class TextInput:
         """
         starts = document_starts(sample["documents"])
         at = starts + np.arange(len(starts))
-        # a later document has no room for a token between its special tokens
+        # a later document with no token between its special tokens is dropped
         stop = min([length, *at[at > length - 3][:1]])
         row = np.insert(np.asarray(sample["tokens"], np.int64), starts, self.bos_id)[:stop]
         if row[-1] != self.eos_id:
@@ -126,7 +126,7 @@ class TextInput:
             "tokens": concatenate_ids([self.bos_id], a, [self.eos_id], b, [self.eos_id]),
             "segments": np.repeat(np.arange(2), (len(a) + 2, len(b) + 1)),
         }
-        if self.next_sentence:  # scored at the first token, wherever a batch puts it
+        if self.next_sentence:  # scored at the first token of the row
             row["labels_next"] = concatenate_ids(
                 [other], np.full(len(row["tokens"]) - 1, IGNORE_INDEX)
             )
@@ -143,9 +143,9 @@ class TextInput:
                 return index, pairs
             index = int(rng.integers(len(samples)))
         raise ValueError(
-            f"input_format = {self.kind!r} needs documents with at least two sentences, and almost "
-            "no sample has one; separate "
-            "documents, not sentences, by blank lines, or use input_format = 'full-sentences'"
+            f"input_format = {self.kind!r} needs documents with at least two sentences, but "
+            f"almost no sample has one; separate documents, not sentences, by blank lines, or "
+            f"use input_format = 'full-sentences'"
         )
 
     def pairs(self, sample: dict[str, Any]) -> "SegmentPairs":

@@ -1,7 +1,7 @@
-"""Text in, text out, with the whole encoder-decoder (T5, arXiv:1910.10683, section 2.1; BART,
+"""Text-to-text training with an encoder-decoder (T5, arXiv:1910.10683, section 2.1; BART,
 arXiv:1910.13461, section 3.4).
 
-Classes are scored by the likelihood of their words, texts by what is generated (T5, section 2.4).
+Classes are scored by the likelihood of their text; other targets are generated (T5, section 2.4).
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def labelled_rows(model: LoadedModel) -> R.TemplatedPairs | None:
 
 
 class EncoderOnlyPreprocess(Preprocess):
-    """Rows of source texts, for the encoder alone."""
+    """Rows of source texts, for the encoder only."""
 
     def __init__(self, pad: int) -> None:
         self.fields = {"tokens": ("tokens", pad)}

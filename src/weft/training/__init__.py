@@ -1,1 +1,1 @@
-"""Training: the loop, its optimiser, its checkpoints."""
+"""Training: the loop, optimisers, checkpoints and parallelism."""

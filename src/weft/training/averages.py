@@ -1,5 +1,5 @@
 """Averaged or selected weights: moving averages (Polyak), the mean of the last checkpoints (Vaswani
-et al. 2017, section 6.1), or the best so far.
+et al. 2017, section 6.1), or the best weights so far.
 """
 
 from collections.abc import Iterable, Mapping
@@ -63,18 +63,18 @@ class BestWeights(WeightCopy):
     def __init__(self, average: R.BestCheckpoint, module: nn.Module) -> None:
         super().__init__(module)
         self.metric = average.metric
-        self.best: dict[str, Any] | None = None  # what was found at the best, and its step
+        self.best: dict[str, Any] | None = None  # the metrics and step of the best weights
 
     def update_best(self, step: int, metrics: dict[str, float]) -> None:
         if self.metric not in metrics:
             raise ValueError(
-                f"average.metric = {self.metric!r}: validation measures {', '.join(metrics)}; "
-                "choose one of these"
+                f"average.metric = {self.metric!r}: validation has no such metric; choose one of "
+                f"{', '.join(metrics)}"
             )
         sign = 1 if greater_is_better(self.metric) else -1
         value = metrics[self.metric]
         is_better = self.best is None or sign * value > sign * self.best[self.metric]
-        if isfinite(value) and is_better:  # no number is better than NaN: it would stay for ever
+        if isfinite(value) and is_better:  # NaN would never be replaced
             self.best = {**metrics, "step": step}
             self.copies = {n: p.detach().clone() for n, p in self.live.items()}
 
@@ -87,7 +87,7 @@ class BestWeights(WeightCopy):
 
 
 def build_average(average: R.WeightAverage | None, module: nn.Module) -> WeightCopy | None:
-    """Build the copy of the weights that each step updates; None if there is none."""
+    """Build the weight copy that each step updates; None without an average."""
     if average is None:
         return None
     copy: WeightCopy | None = implementation(average)(average, module)
@@ -95,7 +95,7 @@ def build_average(average: R.WeightAverage | None, module: nn.Module) -> WeightC
 
 
 def no_copy(average: R.AverageLast, module: nn.Module) -> None:
-    """Return no copy: the checkpoints are averaged at the end of the run."""
+    """Return None: the checkpoints are averaged at the end of the run."""
 
 
 def average_states(states: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:

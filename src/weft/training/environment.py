@@ -1,4 +1,4 @@
-"""What the exact results of a run depend on beside its recipe: threads, PyTorch, processor and
+"""The environment that affects the exact results of a run: threads, PyTorch, processor and
 accelerator.
 """
 
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-# without it, cuBLAS may choose another algorithm in each run (PyTorch: Reproducibility)
+# required for deterministic cuBLAS (PyTorch: Reproducibility)
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
 def describe_environment(device: torch.device) -> dict[str, Any]:
-    """Return what a checkpoint records of the environment."""
+    """Return the description of the environment that a checkpoint records."""
     gpu = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
     return {
         "threads": torch.get_num_threads(),
@@ -43,7 +43,7 @@ def cpu_name() -> str:
 
 
 def environment_changes(before: dict[str, Any], now: dict[str, Any]) -> str | None:
-    """Return one line about what changed since the checkpoint was saved, or None."""
+    """Return one line about changes since the checkpoint was saved, or None."""
     changed = [name for name in now if name in before and before[name] != now[name]]
     if not changed:
         return None

@@ -1,5 +1,5 @@
-"""The loss guard: skips bad steps, as a pure function of the loss, the gradient norm and the losses
-before.
+"""The loss guard: skips bad steps, as a pure function of the loss, the gradient norm and earlier
+losses.
 """
 
 from math import isfinite, sqrt
@@ -9,20 +9,20 @@ from .. import recipe as R
 
 
 class LossGuardState:
-    """The state of the guard; it is part of the checkpoint, so that a resumed run decides the
-    same.
+    """The state of the guard. Checkpoints include it, so that a resumed run makes the same
+    decisions.
     """
 
     def __init__(self, guard: R.LossGuard) -> None:
         self.s = guard
-        self.recent: list[float] = []  # the losses of the last steps that were taken
+        self.recent: list[float] = []  # losses of the most recent steps, without skipped ones
         self.skipped: list[dict[str, Any]] = []
 
     def reason_to_skip(self, loss: float, norm: float) -> str | None:
         if not isfinite(loss):
             return f"the loss is {loss}"
         if not isfinite(norm):
-            return f"the gradient's norm is {norm}"
+            return f"the gradient norm is {norm}"
         if self.s.spike_deviations is not None and len(self.recent) == self.s.window:
             mean = sum(self.recent) / len(self.recent)
             deviation = sqrt(sum((x - mean) ** 2 for x in self.recent) / len(self.recent))
@@ -59,8 +59,8 @@ class LossGuardState:
             raise RuntimeError(
                 f"the update of step {step} made the weights non-finite ({largest}) although loss "
                 "and gradient are finite; "
-                "nothing of it is saved; lower the learning rate and continue from the last "
-                "checkpoint in another run"
+                "the update is not saved; lower the learning rate and start a new run from the "
+                "last checkpoint"
             )
 
     def state(self) -> dict[str, Any]:

@@ -1,6 +1,4 @@
-"""The end of the interpreter: training that the caller left unfinished is closed, so that its last
-step is saved.
-"""
+"""Clean-up at interpreter exit: close unfinished training, so that its last step is saved."""
 
 import atexit
 from collections.abc import Callable, Generator
@@ -18,9 +16,9 @@ OPEN_GENERATORS: WeakSet[Generator[Any, None, None]] = WeakSet()
 def close_at_exit(
     function: Callable[P, Generator[T, None, None]],
 ) -> Callable[P, Generator[T, None, None]]:
-    """Decorate a generator function: what is left of its generators is closed while modules still
-    work. Python itself finalises a generator that a module holds only once it has cleared the
-    modules' names.
+    """Decorate a generator function so that its open generators are closed while modules still
+    work. Python finalises a generator held by a module only after it has cleared the module's
+    names.
     """
 
     @wraps(function)
@@ -40,8 +38,8 @@ def close_generators() -> None:
 
 
 class BackgroundThread(ThreadPoolExecutor):
-    """One thread for work beside the training. At exit, where Python starts no thread any more, the
-    caller's thread does the work.
+    """One background thread. At exit, when Python starts no more threads, the work runs in the
+    caller's thread.
     """
 
     def __init__(self, name: str) -> None:

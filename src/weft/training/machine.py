@@ -1,5 +1,5 @@
-"""What this machine offers to training: threads, instructions, accelerators, memory, and the speed
-of a matrix product.
+"""Description of this machine: threads, instructions, accelerators, memory, and the speed of matrix
+products.
 """
 
 import os
@@ -11,14 +11,14 @@ import torch
 from ..nn.kernels.devices import resolve_device, resolve_dtype, resolve_precision
 from .memory import available_bytes
 
-# of the matrices, and for each precision
+# side of the matrices, and seconds per precision
 SIDE = 512
 SECONDS = 0.15
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return what PyTorch sees of this machine, with the measured speed of fp32 and bf16 on the
-    device that `auto` is.
+    """Return the hardware that PyTorch detects, with the measured speed of fp32 and bf16 on the
+    device that "auto" selects.
     """
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     device = accelerator or torch.device("cpu")
@@ -57,8 +57,8 @@ def matmul_flops(dtype: torch.dtype, device: torch.device) -> float:
 
 
 def speed(precision: str) -> float:
-    """Return the FLOPs per second of matrix products on the device that `auto` is, in the precision
-    of a recipe.
+    """Return the FLOP/s of matrix products on the device that "auto" selects, in a recipe's
+    precision.
     """
     device = resolve_device()
     return matmul_flops(resolve_dtype(resolve_precision(precision, device)), device)

@@ -1,4 +1,4 @@
-"""Memory: allocations that are reused between steps, and how much is free."""
+"""Memory: reuse of large allocations between steps, and available memory."""
 
 import ctypes
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-# mallopt's numbers: malloc.h of glibc
+# mallopt's parameters: malloc.h of glibc
 MMAP_THRESHOLD = -3
 TRIM_THRESHOLD = -1
 # to which glibc raises its own: DEFAULT_MMAP_THRESHOLD_MAX of malloc.c
@@ -18,10 +18,10 @@ LARGEST_MMAP_THRESHOLD = 32 << 20
 
 @contextmanager
 def keep_large_allocations() -> Iterator[bool]:
-    """glibc gives every block above 32 MB back to the kernel at once, and each step then takes the
-    gradient of a vocabulary's table again page by page: with short texts, an eighth of a step.
-    Inside, such blocks stay with the process; at the end they go back, and glibc has the thresholds
-    that it sets itself in a process with large blocks. False where there is no glibc.
+    """Keep blocks above 32 MB in the process. By default, glibc returns them to the kernel when
+    they are freed, and each step faults in the gradient of the token table page by page, which
+    takes an eighth of a step with short texts. At the end of the block, memory is released and
+    glibc's thresholds are those of a process with large blocks. Yields False without glibc.
     """
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     if library is None or not hasattr(library, "gnu_get_libc_version"):
@@ -41,8 +41,8 @@ def keep_large_allocations() -> Iterator[bool]:
 
 
 def available_bytes(device: torch.device, ranks: int = 1) -> int:
-    """Bytes that a rank may still take: of its own graphics card, or of this machine's memory,
-    which `ranks` share.
+    """Return the bytes available to a rank: of its GPU, or of this machine's memory, shared by
+    `ranks`.
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
@@ -55,12 +55,10 @@ def available_bytes(device: torch.device, ranks: int = 1) -> int:
 
 
 def cgroup_available(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
-    """What a container's limit leaves beside what its processes hold; the cache of files
-    gives way.
-    """
+    """Return the bytes available under the container's limits; the page cache counts as available."""
     try:
         limit = (root / "memory.max").read_text()
         memory_stat = (root / "memory.stat").read_text()
         return [int(limit) - int(dict(map(str.split, memory_stat.splitlines()))["anon"])]
     except (OSError, KeyError, ValueError):
-        return []  # no limit, or none that says so
+        return []  # no limit, or an unreadable one

@@ -1,4 +1,4 @@
-"""Signals: a run stops after the current step."""
+"""Signal handling: Ctrl-C and SIGTERM stop a run after the current step."""
 
 import signal
 from collections.abc import Iterator
@@ -7,21 +7,23 @@ from typing import Any, Protocol
 
 
 class Stoppable(Protocol):
-    """What stops at its next opportunity once this is set, such as a trainer after its step."""
+    """An object that stops at its next opportunity once the flag is set, such as a trainer after
+    its step.
+    """
 
     stop_requested: bool
 
 
 @contextmanager
 def stop_on_signal(work: Stoppable) -> Iterator[None]:
-    """Request a stop on Ctrl-C and SIGTERM, also if they come several times."""
+    """Request a stop on Ctrl-C and SIGTERM; repeated signals have no further effect."""
 
     def ask(*_: Any) -> None:
         work.stop_requested = True
 
     try:
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread: its owner stops it
+    except ValueError:  # signals can be set only in the main thread
         before = {}
     try:
         yield

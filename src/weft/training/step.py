@@ -1,4 +1,4 @@
-"""How each step of the loop is computed, and what is reported of it."""
+"""Options and results of training steps."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from .. import recipe as R
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How each step is computed: fields of the recipe, which documents them. The precision is not
+    """Options of each step: fields of the recipe, where they are documented. The precision is not
     "auto".
     """
 
@@ -22,19 +22,19 @@ class StepOptions:
 
 
 class TrainStep(NamedTuple):
-    """What happened at one step; `step` counts from 1."""
+    """The result of one step; `step` counts from 1."""
 
     step: int
     loss: float
-    terms: dict[str, float]  # each term's mean
-    grad_norm: float  # of the gradient, before clipping
+    terms: dict[str, float]  # mean of each loss term
+    grad_norm: float  # before clipping
     lr: float
     tokens: int  # over all ranks
     seconds: float
     samples_read: int  # samples read so far in this phase
-    skipped_reason: str | None = None  # why the step was not taken
+    skipped_reason: str | None = None  # why the step was skipped
     sample_ids: tuple[tuple[int, int], ...] = ()  # (epoch, index) of every sample
     expert_load: dict[str, float] | None = None  # how evenly the tokens are spread over the experts
-    # What validation found after this step, where it was due
+    # Validation metrics after this step, if it was due
     validation: dict[str, float] | None = None
-    data_seconds: float = 0.0  # of `seconds`, those that the step waited for its batch
+    data_seconds: float = 0.0  # share of `seconds` spent waiting for the batch

@@ -1,4 +1,4 @@
-"""The machine's matrix peak."""
+"""Throughput: peak FLOP/s of this machine, and the load of experts."""
 
 import time
 from math import log
@@ -7,7 +7,7 @@ import torch
 
 
 def peak_flops(precision: str, device: torch.device) -> float:
-    """FLOPs a second of one large matrix product on this machine: the best of a few."""
+    """Return the best FLOP/s of several large matrix products on this machine."""
     n = 2048
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     a = torch.ones(n, n, dtype=dtype, device=device)
@@ -23,8 +23,8 @@ def peak_flops(precision: str, device: torch.device) -> float:
 
 
 def expert_load(load: list[float], sizes: list[int]) -> dict[str, float] | None:
-    """Of the tokens per expert, layer after layer: the entropy of the shares (1: all alike; 0: one
-    expert gets all; the mean over the layers), and the largest share in any layer.
+    """Return the entropy of the experts' token shares (1: uniform; 0: one expert gets all tokens;
+    mean over layers), and the largest share in any layer.
     """
     if not sizes:
         return None

@@ -1,5 +1,5 @@
-"""Where a model starts from, and what of it is trained: everything, its head alone, or its head and
-low-rank updates.
+"""Initialisation from an earlier model, and trainable parts: everything, only the head, or the head
+and low-rank updates.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ OBJECT_QUERIES = ("target.queries.weight", "target.anchors.weight")
 
 @torch.no_grad()
 def initialise_from(model: Model, folder: str) -> None:
-    """Weights of an earlier model, wherever name and shape agree; a new head starts afresh, but for
-    a pooler that was trained. Position tables of another image size are interpolated; object
-    queries of another number start afresh. A rank of a sharded model reads only its slices.
+    """Load the weights of an earlier model where name and shape match. A new head is initialised,
+    except for a trained pooler. Position tables of another image size are interpolated; a different
+    number of object queries is initialised. A rank of a sharded model reads only its slices.
     """
     with open_weights(folder) as before:
         state = model.state_dict()
@@ -48,9 +48,8 @@ def initialise_from(model: Model, folder: str) -> None:
         )
         if lost:
             raise ValueError(
-                f"init_from = {folder!r}: it has {lost[0]}, and this model has norms without such "
-                "statistics; "
-                "give the recipe the model that was trained"
+                f"init_from = {folder!r}: it has {lost[0]}, but the norms of the recipe's model "
+                f"have no such statistics; use the spec of that model in the recipe"
             )
         filled = fit | set(low_rank_names(model))
         if before.model.spec.queries != model.spec.queries:
@@ -60,7 +59,7 @@ def initialise_from(model: Model, folder: str) -> None:
             raise ValueError(
                 f"init_from = {folder!r}: it has no {missing[0]} of shape "
                 f"{tuple(state[missing[0]].shape)}; "
-                "give the recipe the model that was trained"
+                "use the spec of that model in the recipe"
             )
         for name in before.shapes:
             if name in fit and (part := local_tensor(state[name])).numel():
@@ -69,7 +68,7 @@ def initialise_from(model: Model, folder: str) -> None:
 
 
 def loaded_parts(old: S.Head, new: S.Head) -> set[Part]:
-    """The parts of an earlier model that a model with another head starts from."""
+    """Return the parts of an earlier model that a model with another head loads."""
     names = {getattr(head, "labels", None) for head in (old, new)} - {None}
     if type(old) is type(new) and len(names) < 2:
         return {Part.BODY, Part.LAYER_MIX, Part.HEAD, Part.HEAD_TRANSFORM}
@@ -88,8 +87,8 @@ def low_rank_names(model: Model) -> set[str]:
 
 
 def resized_positions(before: FolderWeights, model: Model) -> dict[str, Tensor]:
-    """The position tables of `before`, at the image size (ViT, section 3.2) and the window size
-    (Swin) of `model`.
+    """Return the position tables of `before`, resized to the image size (ViT, section 3.2) and the
+    window size (Swin) of `model`.
     """
     tables = {}
     for path, part in model.named_modules():
@@ -107,7 +106,7 @@ def resized_positions(before: FolderWeights, model: Model) -> dict[str, Tensor]:
 
 
 def freeze_untrained(model: Model, trained: R.Trainable | None, seed: int = 0) -> None:
-    """Freeze what is not trained. The state then has its final names."""
+    """Freeze all parameters that are not trained. Afterwards, the state dict has its final names."""
     if trained is None:
         return
     for part in model.body:
@@ -116,7 +115,7 @@ def freeze_untrained(model: Model, trained: R.Trainable | None, seed: int = 0) -
 
 
 def add_nothing(trained: R.HeadOnly, model: Model, seed: int) -> None:
-    """The head alone is trained."""
+    """Train only the head: add no parameters."""
 
 
 def add_lora(trained: R.LoRA, model: Model, seed: int) -> None:
@@ -126,7 +125,9 @@ def add_lora(trained: R.LoRA, model: Model, seed: int) -> None:
 
 
 def lora_paths(model: Model, trained: R.LoRA) -> list[str]:
-    """Return the linear maps with these names inside the blocks of the body."""
+    """Return the paths of the linear maps with the names of `trained`, inside the blocks of the
+    body.
+    """
     facts = parameter_facts(model)
     return [
         f"{path}.{name}"
@@ -142,8 +143,8 @@ def lora_paths(model: Model, trained: R.LoRA) -> list[str]:
 def checkpoint_reader(
     checkpoint: Checkpoint, spec: S.Spec, trained: R.Trainable | None
 ) -> Callable[[str], Tensor]:
-    """Return what reads the tensors of a checkpoint's model by name, low-rank updates merged; each
-    from the parts that have it.
+    """Return a function that reads the tensors of a checkpoint's model by name, with low-rank
+    updates merged.
     """
     saved = checkpoint.saved()["model"]
     structure = build_on_meta(spec)
@@ -152,7 +153,7 @@ def checkpoint_reader(
 
 
 def set_train_mode(loss: Loss, trained: R.Trainable | None) -> None:
-    """Ready to train; a trunk that gives features drops nothing."""
+    """Set training mode; a frozen body has no dropout."""
     loss.train()
     if trained is not None and not trained.trains_body:
         for part in loss.model.body:

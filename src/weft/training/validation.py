@@ -15,7 +15,7 @@ from ..tasks.predict import SortedByLength, gather_predictions
 from ..tasks.task import EvaluationData, TaskImplementation
 from .loop import Trainer, autocast, to_device
 
-Progress = Callable[[int, int], None]  # samples that are validated, and all of them
+Progress = Callable[[int, int], None]  # (validated samples, all samples)
 
 
 def ignore_progress(done: int, total: int) -> None:
@@ -23,7 +23,7 @@ def ignore_progress(done: int, total: int) -> None:
 
 
 class PredictionCollector:
-    """Collects the prediction of every sample on all ranks, and computes the metrics."""
+    """Collect the predictions of all samples from all ranks, and compute the metrics."""
 
     def __init__(self, task: TaskImplementation, data: EvaluationData) -> None:
         self.implementation = task
@@ -42,7 +42,7 @@ class PredictionCollector:
         """Return the metrics that the task names; an undefined correlation counts as 0."""
         every = sorted(gather_predictions(self.predictions, ranks), key=lambda pair: pair[0])
         assert [i for i, _ in every] == list(range(len(self.samples))), (
-            "a sample was lost, or twice"
+            "a sample has no prediction, or two"
         )
         predictions = [prediction for _, prediction in every]
         references = self.implementation.references(self.data)
@@ -58,7 +58,7 @@ class PredictionCollector:
 def with_progress(
     works: Iterable[RankBatch], total: int, ranks: int, progress: Progress
 ) -> Iterator[RankBatch]:
-    """Yield the work of each step, and report how many samples are done on all ranks."""
+    """Yield the work of each step, and report the number of finished samples on all ranks."""
     done = 0
     progress(done, total)
     for work in works:
@@ -71,12 +71,12 @@ def validate(
     trainer: Trainer, works: Iterable[RankBatch], collector: PredictionCollector | None = None
 ) -> dict[str, float] | None:
     """Return the mean of each loss term and the weighted loss, over all ranks; None if the run is
-    stopped meanwhile.
+    stopped.
 
     Args:
-        trainer: whose weights are validated.
-        works: this rank's part of every sample, once.
-        collector: takes the predictions.
+        trainer: the trainer with the weights.
+        works: this rank's share of all samples.
+        collector: receives the predictions.
     """
     loss = trainer.loss
     ranks = trainer.ranks

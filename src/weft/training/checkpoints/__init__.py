@@ -1,1 +1,1 @@
-"""Checkpoints: written, copied, found again, and compared with a recipe."""
+"""Checkpoints: writing, reading, copying to object storage, and comparison with a recipe."""

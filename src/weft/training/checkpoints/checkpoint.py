@@ -1,9 +1,9 @@
-"""Checkpoints: safetensors and JSON in a folder that is renamed into place once every byte is on
+"""Checkpoints: directories of safetensors and JSON files, renamed into place once every byte is on
 disk.
 
 `step-000001000/` holds one file per group of tensors, `state.json` and `manifest.json` with the
 size and SHA-256 of the others and of itself. A name that starts with a dot is temporary: never
-read, removed by the next writer. One writer per folder: see `lock.py`.
+read, removed by the next writer. One writer per directory: see `runs/lock.py`.
 """
 
 import json
@@ -45,8 +45,8 @@ def write(root: str | Path, step: int, groups: Groups, facts: Mapping[str, Any])
 
 
 def serialize_checkpoint(groups: Groups, facts: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the files of a checkpoint as bytes: a copy that later changes of the tensors do not
-    reach.
+    """Return the files of a checkpoint as bytes: a copy that is independent of later changes to the
+    tensors.
     """
     files = {f"{name}{TENSORS}": serialize_tensors(tensors) for name, tensors in groups.items()} | {
         STATE: serialize_state(facts)
@@ -70,7 +70,7 @@ def serialize_tensors(tensors: Mapping[str, Tensor]) -> bytes:
         assert type(tensor) in (Tensor, Parameter), (
             f"{name} is a {type(tensor).__name__}; gather it into a plain tensor first"
         )
-        # stays alive while its address is in use
+        # keeps the array alive while its address is in use
         tensors_on_cpu[name] = tensor.detach().cpu().contiguous()
     return serialize(
         {
@@ -107,12 +107,14 @@ def _put(root: Path, step: int, files: Mapping[str, bytes]) -> Path:
 
 
 def commit(root: Path, step: int, fresh: Path, files: Mapping[str, tuple[int, str]]) -> Path:
-    """Seal a folder whose files are on disk with a manifest, and rename it into place."""
+    """Write the manifest of a directory whose files are on disk, and rename the directory into
+    place.
+    """
     final = root / f"step-{step:09d}"
     old = root / f"step-{step:09d}.old"
     storage.write_file(fresh / MANIFEST, _seal(step, files))
     storage.sync_path(fresh)
-    if _is_good(final):  # the same step again: the old one counts until the new one does
+    if _is_good(final):  # the same step again: the old checkpoint is valid until the new one is
         discard(old)
         storage.rename(final, old)
     discard(final)
@@ -136,7 +138,7 @@ def _seal(step: int, files: Mapping[str, tuple[int, str]]) -> bytes:
 
 
 def discard(path: Path) -> None:
-    """Remove a folder, renaming it first, so that a partly removed one never has the name of a
+    """Rename a directory, then remove it, so that a partly removed one never has the name of a
     checkpoint.
     """
     if os.path.lexists(path):
@@ -161,14 +163,12 @@ def explain_os_error(root: Path, text: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Checkpoint(CheckpointFacts):
-    """A checkpoint whose every byte has been compared with its manifest."""
+    """A checkpoint whose files all match their SHA-256."""
 
     files: dict[str, tuple[int, str]]  # size and SHA-256
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """Return the tensors of one group, from bytes that are compared with the manifest once
-        more.
-        """
+        """Return the tensors of one group; their bytes are compared with the manifest again."""
         file = f"{name}{TENSORS}"
         if file not in self.files:
             if name in (saved := self.saved()):
@@ -181,9 +181,7 @@ class Checkpoint(CheckpointFacts):
         return self.whole_groups() or list(self.saved())
 
     def whole_groups(self) -> list[str]:
-        """Return the groups that have a file of their own; none if ranks wrote parts of all of
-        them.
-        """
+        """Return the groups that have their own file; empty if ranks wrote parts."""
         files = [file.removesuffix(TENSORS) for file in self.files if file.endswith(TENSORS)]
         return [name for name in files if not PART.fullmatch(f"{name}.json")]
 
@@ -212,7 +210,7 @@ def read(path: str | Path, ranks: Ranks = Ranks()) -> Checkpoint:
     try:
         step, files = unseal_manifest(path / MANIFEST)
         if (named := FOLDER.fullmatch(path.name)) and int(named[1]) != step:
-            raise ValueError(f"{path} is damaged: {MANIFEST} says that it is step {step}")
+            raise ValueError(f"{path} is damaged: {MANIFEST} belongs to step {step}")
         for name in list(files)[ranks.rank :: ranks.size]:
             _compare(path / name, *files[name])
         state = read_state(path, files)
@@ -222,7 +220,7 @@ def read(path: str | Path, ranks: Ranks = Ranks()) -> Checkpoint:
     if error is not None:
         raise error
     if damaged:
-        raise ValueError(f"{path} is damaged: another rank names the file")
+        raise ValueError(f"{path} is damaged; the error of another rank names the file")
     return Checkpoint(path, step, state, files)
 
 
@@ -256,15 +254,15 @@ def latest_checkpoint(
         try:
             return read(path, ranks)
         except ValueError as error:
-            # its trainer has saved another and removed this one meanwhile
+            # its trainer has saved a newer one and removed this one
             if not os.path.lexists(path):
                 return latest_checkpoint(root, report, ranks)
             report(str(error))
     if folders:
         names = ", ".join(path.name for path in folders)
         raise ValueError(
-            f"{root}: all checkpoints are damaged ({names}); restore one, or move them away to "
-            "start again"
+            f"{root}: all checkpoints are damaged ({names}); restore one, or move them to "
+            f"another directory to start again"
         )
     return None
 
@@ -286,8 +284,8 @@ def all_checkpoints(
 
 
 def checkpoint_folders(root: Path) -> list[Path]:
-    """Return the folders of checkpoints, the newest first; one that was replaced by another of the
-    same step comes after it.
+    """Return the folders of checkpoints, the newest first; a replaced checkpoint comes after the
+    newer one of the same step.
     """
     named = [
         (FOLDER.fullmatch(path.name), path) for path in (root.iterdir() if root.exists() else ())
@@ -321,7 +319,7 @@ def unseal_manifest(path: Path) -> tuple[int, dict[str, tuple[int, str]]]:
 def _checked(path: Path, size: int, digest: str) -> bytes:
     content = path.read_bytes()
     if len(content) != size or sha256(content).hexdigest() != digest:
-        raise ValueError(f"{path} is damaged: its SHA-256 is not the manifest's")
+        raise ValueError(f"{path} is damaged: its SHA-256 differs from the manifest")
     return content
 
 
@@ -329,10 +327,10 @@ def _compare(path: Path, size: int, digest: str) -> None:
     with _reading(path), path.open("rb") as file:
         if (actual_size := path.stat().st_size) != size:
             raise ValueError(
-                f"{path} is damaged: {actual_size:,} bytes, and the manifest says {size:,}"
+                f"{path} is damaged: {actual_size:,} bytes instead of {size:,} as in the manifest"
             )
         if file_digest(file, "sha256").hexdigest() != digest:
-            raise ValueError(f"{path} is damaged: its SHA-256 is not the manifest's")
+            raise ValueError(f"{path} is damaged: its SHA-256 differs from the manifest")
 
 
 @contextmanager
@@ -350,12 +348,12 @@ def _is_good(path: Path) -> bool:
         return False
 
 
-# Beside the training
+# Background saving
 
 
 class Writers(NamedTuple):
-    """Who writes parts of a checkpoint: this rank, of how many. `token` is the same on all of them
-    and different at every start, so that parts of an earlier start are never taken for new ones.
+    """The ranks that write parts of a checkpoint. `token` is the same on all of them and different
+    at every start, so that parts of an earlier start are never mistaken for new ones.
     """
 
     rank: int = 0
@@ -364,8 +362,8 @@ class Writers(NamedTuple):
 
 
 class CheckpointWriter:
-    """Saves checkpoints in a thread, one at a time, and keeps the newest `keep` undamaged ones and
-    the steps in `pinned`. `on_saved` is called with the folder of each one.
+    """Save checkpoints in a thread, one at a time, and keep the newest `keep` undamaged ones and
+    the steps in `pinned`. `on_saved` is called with the directory of each checkpoint.
     """
 
     def __init__(
@@ -382,7 +380,7 @@ class CheckpointWriter:
         self.on_saved = on_saved
         self.thread = BackgroundThread("checkpoint")
         self.saving: Future[Path] | None = None
-        # what this process has written or compared; nobody else writes here
+        # checkpoints that this process has written or verified; no other process writes here
         self.whole: set[Path] = set()
 
     def submit(self, step: int, groups: Groups, facts: Mapping[str, Any]) -> None:
@@ -434,7 +432,7 @@ class CheckpointWriter:
                 count += 1
 
 
-# Room
+# Disk space
 
 
 def tensor_bytes(groups: Groups) -> int:
@@ -443,9 +441,9 @@ def tensor_bytes(groups: Groups) -> int:
 
 
 def check_free_space(root: str | Path, need: int) -> None:
-    """Raise ValueError if `need` bytes of checkpoints do not fit on the disk. What is there counts:
-    checkpoints, and leftovers of a killed save, which the next one removes. A run needs (keep + 1)
-    × size.
+    """Raise ValueError if `need` bytes of checkpoints do not fit on the disk. Existing checkpoints
+    and leftovers of a killed save count as free, since the next save removes them. A run needs
+    (keep + 1) × size.
     """
     root = Path(root)
     leftovers = [path for path in root.glob(".*") if SCAFFOLD.fullmatch(path.name)]
@@ -456,11 +454,11 @@ def check_free_space(root: str | Path, need: int) -> None:
     )
     if there + (free := _free(root)) < need:
         raise ValueError(
-            f"{root} needs {need - there:,} bytes more for checkpoints and {free:,} are free; "
-            "make room, keep fewer, or give another folder"
+            f"{root} needs {need - there:,} more bytes for checkpoints, but {free:,} are free; "
+            f"free disk space, lower checkpoints.keep, or give another directory"
         )
     if not os.access(_above(root), os.W_OK, effective_ids=True):
-        raise ValueError(f"{root} cannot be written; give a run folder that can")
+        raise ValueError(f"{root} is not writable; give a writable run directory")
 
 
 def _free(root: Path) -> int:
@@ -468,5 +466,5 @@ def _free(root: Path) -> int:
 
 
 def _above(root: Path) -> Path:
-    """Return the nearest parent folder that exists."""
+    """Return the nearest existing parent directory."""
     return root if root.exists() else _above(root.parent)

@@ -1,5 +1,5 @@
-"""Whether a recipe matches the run in a folder: what may differ, what may not, and how far a run
-can be extended.
+"""Comparison of a recipe with an existing run: fields that may differ, fields that may not, and
+extension of runs.
 """
 
 import json
@@ -15,7 +15,7 @@ from .facts import CheckpointFacts
 
 FILE = "recipe.json"
 
-# What may change between two starts
+# Fields that may change between two starts
 CHANGEABLE_FIELDS = {
     "data.max_bad_row_fraction",
     "micro_batch_size",
@@ -49,7 +49,7 @@ def refuse_other(checkpoint: CheckpointFacts, recipe: R.Recipe) -> None:
         if reason is not None:
             raise ValueError(
                 f"{checkpoint.path} was saved with another recipe: {name} was {was!r}; {reason}"
-                "undo the change, or start another run with weft train --output FOLDER"
+                "undo the change, or start a new run with weft train --output DIRECTORY"
             )
 
 
@@ -57,9 +57,7 @@ def saved_recipe(checkpoint: CheckpointFacts) -> R.Recipe:
     try:
         saved = from_json(checkpoint.state["recipe"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{checkpoint.path}/state.json holds no recipe that can be read: {error}"
-        ) from None
+        raise ValueError(f"{checkpoint.path}/state.json has no readable recipe: {error}") from None
     if not isinstance(saved, R.Recipe):
         raise ValueError(
             f"{checkpoint.path}/state.json holds a {type(saved).__name__}, not a Recipe"
@@ -68,15 +66,15 @@ def saved_recipe(checkpoint: CheckpointFacts) -> R.Recipe:
 
 
 def recipe_of(folder: Path, report: Callable[[str], None]) -> R.Recipe:
-    """Return the recipe of a run. If its file is missing or damaged, that of the newest checkpoint;
-    if it was edited, raise ValueError.
+    """Return the recipe of a run. If its file is missing or damaged, return that of the newest
+    checkpoint; if it was edited, raise ValueError.
     """
     try:
         return R.recipe_of_run(folder)
     except ValueError as error:
         if not (folder / "checkpoints").is_dir():
             raise
-        from .checkpoint import latest_checkpoint  # torch, which is needed here alone
+        from .checkpoint import latest_checkpoint  # imports torch, which is needed only here
 
         checkpoint = latest_checkpoint(folder / "checkpoints", report)
         if checkpoint is None:
@@ -88,13 +86,13 @@ def recipe_of(folder: Path, report: Callable[[str], None]) -> R.Recipe:
                 f"{checkpoint.path.name}; "
                 "undo the change, or delete the file to restore it"
             ) from None
-        report(f"{error}; the recipe of {checkpoint.path.name} is used")
+        report(f"{error}; using the recipe of {checkpoint.path.name}")
         return saved
 
 
 def edits(path: Path, checkpoint: CheckpointFacts) -> list[tuple[str, Any]]:
-    """Return (path, old value) of what a file changes of a checkpoint's recipe; a file without a
-    recipe can be restored.
+    """Return (path, old value) of every field in which a file differs from a checkpoint's recipe;
+    empty if the file has no recipe.
     """
     try:
         edited = R.recipe_from_json(path, sealed=False)
@@ -121,8 +119,8 @@ def recipe_differences(before: R.Recipe, now: R.Recipe) -> list[tuple[str, Any]]
 
 
 def is_same_value(name: str, before: Any, now: Any) -> bool:
-    """Return whether two values are equal for a run: two paths of one file are, and the precision
-    auto equals any.
+    """Return whether two values are equal for a run: paths of the same file are equal, and
+    precision "auto" equals any.
     """
     if name == "precision" and now == "auto":
         return True
@@ -140,11 +138,11 @@ def cannot_extend(
     Args:
         before: the schedule that the run began with.
         now: that of this many steps.
-        done: steps of the run so far.
+        done: number of completed steps.
         peak: learning rate.
     """
     if now.steps < done:
-        return f"{done:,} steps are done already; "
+        return f"{done:,} steps are already done; "
     for step in range(done):
         old = before.lr_scale(step)
         new = now.lr_scale(step)
@@ -152,9 +150,9 @@ def cannot_extend(
             return (
                 f"with steps={now.steps} the {type(now.learning_rate).__name__} schedule would "
                 f"have had a learning rate of {peak * new:.3g} "
-                f"at step {step + 1:,}, not {peak * old:.3g}, and a run is extended only if all "
-                "its past steps stay as they were "
-                "(ConstantSchedule and InverseSqrt always, WarmupStableDecay before its decay); "
+                f"at step {step + 1:,}, not {peak * old:.3g}, but a run can be extended only if "
+                f"its past steps stay the same (ConstantSchedule and InverseSqrt always, "
+                f"WarmupStableDecay before its decay); "
             )
         if before.row_length(step) != now.row_length(step):
             return (

@@ -1,7 +1,7 @@
-"""Copies of checkpoints in object storage: a run outlives its disk and its machine.
+"""Copies of checkpoints in object storage, so that a run can continue on another machine.
 
 A copy has the names of the checkpoint. Its manifest is uploaded last and removed first: a copy
-without one does not count.
+without a manifest is ignored.
 """
 
 from collections.abc import Callable, Collection
@@ -17,21 +17,21 @@ from ..interpreter_exit import BackgroundThread
 from .checkpoint import FOLDER, Writers, checkpoint_folders, discard, read, unseal_manifest
 from .parts import MANIFEST, PART, TENSORS
 
-PATIENCE = 600.0  # seconds that a copy waits for the parts of other ranks
+PATIENCE = 600.0  # seconds to wait for the parts of other ranks
 LOG = "log.jsonl"
 DOWNLOADS = 8  # at once
 
 
 class CheckpointCopies:
-    """Copies checkpoints to an address such as s3://bucket/run, one after another in a thread of
-    its own: training neither waits for a copy nor stops because of one. One that fails is reported.
+    """Copy checkpoints to an address such as s3://bucket/run, one at a time in a separate thread.
+    Training neither waits for a copy nor stops if one fails; failures are reported.
 
     Args:
-        address: of the copies of this run alone.
-        keep: so many of the newest are kept.
-        pinned: steps that are kept too.
-        report: takes a line about a copy that failed.
-        log: returns the run's log up to a step, which is copied beside the checkpoint.
+        address: destination, used by this run only.
+        keep: number of newest copies to keep.
+        pinned: additional steps to keep.
+        report: called with a message when a copy fails.
+        log: returns the run's log up to a step, which is copied with the checkpoint.
     """
 
     def __init__(
@@ -48,44 +48,48 @@ class CheckpointCopies:
         self.report = report
         self.log = log
         self.writers = Writers()
-        self.damaged: set[int] = set()  # steps of copies that this start could not use
+        self.damaged: set[int] = set()  # steps of unusable copies
         self.waiting: list[Path] = []
-        self.newest = Path()  # of those submitted
-        self.copied = 0  # the newest step whose copy is whole
+        self.newest = Path()  # newest submitted checkpoint
+        self.copied = 0  # newest step with a complete copy
         self.thread = BackgroundThread("copy")
 
     def __enter__(self) -> "CheckpointCopies":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.thread.shutdown()  # after the copies that are waiting
+        self.thread.shutdown()  # waits for queued copies
 
     # Upload
 
     def submit(self, checkpoint: Path) -> None:
-        """Copy a checkpoint once it is sealed: every rank its part, the first one the rest."""
+        """Queue a checkpoint for copying once it is sealed: each rank copies its part, the first
+        rank the rest.
+        """
         self.waiting.append(checkpoint)
         self.newest = checkpoint
         self.thread.submit(self.copy_next)
 
     def copy_next(self) -> None:
-        """Copy the newest checkpoint that is waiting, which stays here longest. Several ranks begin
-        with the oldest: all with the same.
+        """Copy the newest queued checkpoint, which is removed last. Several ranks copy the oldest
+        one first, so that all copy the same.
         """
         checkpoint = self.waiting.pop(-1 if self.writers.world == 1 else 0)
         try:
             self.upload(checkpoint)
         except (ValueError, OSError) as error:
-            problem = f"is saved here, but not copied: {error}"
+            problem = f"is saved locally, but was not copied: {error}"
             if self.is_removed(checkpoint):
                 problem = (
-                    "was removed here before it was copied; save less often, or keep more "
+                    "was removed locally before it was copied; save less often, or keep more "
                     "(checkpoints.every_steps, checkpoints.keep)"
                 )
             self.report(f"{checkpoint.name} {problem}")
 
     def is_removed(self, checkpoint: Path) -> bool:
-        """Whether a checkpoint is gone, not only unsealed: a newer one is sealed already."""
+        """Return whether a checkpoint was removed rather than not yet sealed: a newer one is
+        sealed.
+        """
         return not (checkpoint / MANIFEST).exists() and (
             checkpoint != self.newest and (self.newest / MANIFEST).exists()
         )
@@ -115,7 +119,9 @@ class CheckpointCopies:
             self.seal(checkpoint)
 
     def seal(self, checkpoint: Path) -> None:
-        """Upload the manifest once all parts are there; then the copy counts, and others go."""
+        """Upload the manifest once all parts are uploaded, which completes the copy; then remove
+        older copies.
+        """
         there = self.root / checkpoint.name
         (_, world, token) = self.writers
 
@@ -133,10 +139,9 @@ class CheckpointCopies:
         self.retain(self.copied)
 
     def retain(self, step: int) -> None:
-        """Remove copies that are older than the newest `keep`, damaged ones, and what is left of
-        copies that never became whole. A whole copy that is newer than `step` stays: this start
-        continued before it only because storage did not answer, and the next start continues after
-        it.
+        """Remove copies older than the newest `keep`, damaged copies and incomplete ones. Complete
+        copies newer than `step` stay: this start continued before them only because storage did not
+        respond, and the next start can use them.
         """
         older = [s for s in self.steps() if s <= step and s not in self.damaged]
         kept = {*older[: self.keep], *self.pinned, step}
@@ -155,7 +160,7 @@ class CheckpointCopies:
                 file.unlink(missing_ok=True)
 
     def steps(self) -> list[int]:
-        """Return the steps of all whole copies, the newest first."""
+        """Return the steps of all complete copies, the newest first."""
         names = [path.parent.name for path in self.root.glob(f"*/{MANIFEST}")]
         return sorted((int(m[1]) for name in names if (m := FOLDER.fullmatch(name))), reverse=True)
 
@@ -164,8 +169,8 @@ class CheckpointCopies:
     def fetch_newest(self, root: Path) -> int | None:
         """Download the newest undamaged copy, if it is newer than every undamaged checkpoint in the
         folder, and the steps that are averaged later; return its step, None if there is none.
-        ValueError if storage fails, or if there is nothing to continue from although there are
-        copies: a run that began again would take their place.
+        Raises ValueError if storage fails, or if copies exist but none is usable: a new run would
+        overwrite them.
         """
         here = newest_readable(root)
         try:
@@ -173,7 +178,9 @@ class CheckpointCopies:
         except ValueError as error:
             if not here:
                 raise
-            self.report(f"continuing from step {here:,} without a look at the copies: {error}")
+            self.report(
+                f"cannot read the copies of checkpoints, continuing from local step {here:,}: {error}"
+            )
             return None
         fetched = next((step for step in steps if step > here and self.fetch(step, root)), None)
         if steps and not (here or fetched):
@@ -189,8 +196,8 @@ class CheckpointCopies:
         return fetched
 
     def fetch(self, step: int, root: Path) -> bool:
-        """Download a copy to the folder of checkpoints; report and return False if it is damaged. A
-        failure of the network says nothing about the copy, and is raised.
+        """Download a copy to the checkpoint directory; report and return False if it is damaged.
+        Network errors are raised.
         """
         name = folder_name(step)
         fresh = root / f".new-{name}-copy"
@@ -203,7 +210,7 @@ class CheckpointCopies:
             (there / MANIFEST).download(fresh / MANIFEST)
             saved, files = unseal_manifest(fresh / MANIFEST)
             if saved != step:
-                raise storage.DamagedFile(f"its manifest is of step {saved}")
+                raise storage.DamagedFile(f"its manifest belongs to step {saved}")
             with ThreadPoolExecutor(DOWNLOADS) as pool:
                 jobs = [
                     pool.submit(download, there / file, fresh / file, sha256)
@@ -248,7 +255,7 @@ def newest_readable(root: Path) -> int:
 
 
 def download(there: ObjectPath, here: Path, sha256: str) -> None:
-    """Download a file to disk; DamagedFile if it is not the one that the manifest names."""
+    """Download a file to disk; raise DamagedFile if its SHA-256 differs from the manifest."""
     there.download(here)
     storage.sync_path(here)
     with here.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What a checkpoint says about its run, without its tensors."""
+"""Metadata of a checkpoint, without its tensors."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CheckpointFacts:
-    """The folder of a checkpoint, its step, and its `state.json`."""
+    """The directory of a checkpoint, its step, and its `state.json`."""
 
     path: Path
     step: int

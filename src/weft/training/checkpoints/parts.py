@@ -1,8 +1,8 @@
-"""Checkpoints in parts: each rank writes the tensors that it has, and any rank reads the slices
-that it needs.
+"""Sharded checkpoints: each rank writes its local tensors, and any rank reads the slices that it
+needs.
 
-`part_00003.safetensors` holds what rank 3 has of every group, under `group/name`; `part_00003.json`
-says which slice of the whole tensor each one is, with the size and SHA-256 of the other file.
+`part_00003.safetensors` holds the local tensors of rank 3 under `group/name`; `part_00003.json`
+gives the slice of the whole tensor for each of them, and the size and SHA-256 of the other file.
 """
 
 import hashlib
@@ -28,9 +28,7 @@ PART = re.compile(r"part_\d{5}\.json")
 
 
 def is_written_here(tensor: Tensor, rank: int) -> bool:
-    """Whether this rank writes its part of a tensor: of equal parts, the first rank's; whole
-    tensors are the first rank's.
-    """
+    """Return whether this rank writes its part of a tensor; the first rank writes replicated parts."""
     if not isinstance(tensor, DTensor):
         return rank == 0
     coordinate = tensor.device_mesh.get_coordinate()
@@ -45,7 +43,7 @@ def is_written_here(tensor: Tensor, rank: int) -> bool:
 def rank_part(
     groups: Mapping[str, Mapping[str, Tensor]], rank: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return what this rank writes, and which slice of which tensor each one is."""
+    """Return the tensors that this rank writes, and the slice of each."""
     tensors = {}
     layout = {}
     for group, named in groups.items():
@@ -70,9 +68,7 @@ class Piece(NamedTuple):
 
 
 class OpenFiles(dict[Path, Any]):
-    """Files that are opened when they are first read, and once: to open one, its list of all
-    tensors is parsed.
-    """
+    """Files that are opened once, at the first read, since opening parses the list of all tensors."""
 
     def __missing__(self, path: Path) -> Any:
         self[path] = file = safe_open(path, framework="pt")
@@ -88,7 +84,7 @@ class SavedTensor:
     files: OpenFiles = field(default_factory=OpenFiles, compare=False)  # shared by a checkpoint
 
     def read(self, slices: tuple[slice, ...] | None = None) -> Tensor:
-        """Return a slice, or the whole; only the bytes of that slice are read."""
+        """Return a slice, or the whole tensor; only the bytes of the slice are read."""
         slices = slices or tuple(slice(0, size) for size in self.shape)
         shape = [s.stop - s.start for s in slices]
         part = None
@@ -99,7 +95,7 @@ class SavedTensor:
                 for b, size, s in zip(piece.begin, piece.size, slices, strict=True)
             ]
             if any(low >= high for low, high in overlap):
-                continue  # before its file is opened: of a thousand parts a rank needs a few
+                continue  # skip without opening the file: a rank needs few of a thousand parts
             inside = tuple(
                 slice(low - b, high - b)
                 for (low, high), b in zip(overlap, piece.begin, strict=True)
@@ -155,7 +151,7 @@ def all_pieces(
                 yield group, name, tuple(place["shape"]), piece
         elif file.endswith(".safetensors") and not file.startswith("part_"):
             with safe_open(folder / file, framework="pt") as opened:
-                for key in opened.keys():  # noqa: SIM118 it is no dictionary
+                for key in opened.keys():  # noqa: SIM118 not a dictionary
                     shape = tuple(opened.get_slice(key).get_shape())
                     piece = Piece(folder / file, key, (0,) * len(shape), shape)
                     yield file.removesuffix(".safetensors"), key, shape, piece
@@ -168,8 +164,8 @@ SavedGroups = Mapping[str, Mapping[str, "SavedTensor | Tensor"]]
 def load_weights(
     module: nn.Module, saved: Mapping[str, "SavedTensor | Tensor"], strict: bool = True
 ) -> None:
-    """Fill a module's parameters and buffers, each rank its own parts; `strict`: all of them, and
-    with nothing left over.
+    """Fill a module's parameters and buffers, each rank its local parts. With `strict`, the names
+    must match exactly.
     """
     state = module.state_dict()
     differing = sorted(state.keys() ^ saved.keys() if strict else saved.keys() - state.keys())
@@ -193,9 +189,7 @@ def read_into(target: Tensor, saved: "SavedTensor | Tensor") -> None:
 
 
 def read_like(parameter: Tensor, saved: "SavedTensor | Tensor") -> Tensor:
-    """Return a saved tensor as the parameter that it belongs to is: in parts, if it has the same
-    shape and that is in parts.
-    """
+    """Return a saved tensor, sharded like its parameter if that is sharded and has the same shape."""
     if isinstance(parameter, DTensor) and tuple(parameter.shape) == tuple(saved.shape):
         whole = torch.empty_like(parameter, requires_grad=False)
         read_into(whole, saved)

@@ -1,5 +1,5 @@
-"""Checkpoints of many ranks: each writes its part beside its training, and the first one seals the
-folder.
+"""Checkpoints of several ranks: each writes its part in the background, and the first rank seals
+the directory.
 """
 
 import json
@@ -22,17 +22,17 @@ from .checkpoint import (
 )
 from .parts import rank_part
 
-POLL = 0.02  # seconds between two looks for the parts of other ranks
+POLL = 0.02  # seconds between two checks for the parts of other ranks
 
 
 class ShardedCheckpointWriter(CheckpointWriter):
-    """Saves this rank's part of each checkpoint. Ranks meet in the file system alone, so that
-    training continues meanwhile.
+    """Save this rank's part of each checkpoint. Ranks synchronise through the file system only, so
+    that training continues.
 
     Args:
         root, keep, pinned, on_saved: as for `CheckpointWriter`.
-        writers: this rank among the others.
-        timeout: seconds until the first rank gives up on another one's part.
+        writers: this rank and the number of ranks.
+        timeout: seconds that the first rank waits for the part of another rank.
     """
 
     def __init__(
@@ -70,7 +70,9 @@ class ShardedCheckpointWriter(CheckpointWriter):
             storage.rename(fresh / f".{name}", fresh / f"{name}.json")
             if self.rank == 0:
                 self._seal(step, fresh, state)
-        final = self.root / f"step-{step:09d}"  # of other ranks: once the first one has sealed it
+        final = (
+            self.root / f"step-{step:09d}"
+        )  # on other ranks, it exists once the first rank has sealed it
         if self.on_saved is not None:
             self.on_saved(final)
         return final

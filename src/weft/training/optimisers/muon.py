@@ -29,8 +29,8 @@ def orthogonalise(matrix: Tensor) -> Tensor:
 
 
 class BatchedMuon(Optimizer):
-    """torch.optim.Muon at AdamW's scale, faster: one product for all matrices of a shape, where
-    torch makes one for each.
+    """torch.optim.Muon at AdamW's scale, faster: one batched product for all matrices of a shape,
+    instead of one per matrix.
 
     On CPU the products are in float32: few CPUs multiply bfloat16 matrices of this size faster, and
     many far slower.
@@ -83,7 +83,7 @@ def subtract_orthogonal(parameters: list[Tensor], updates: list[Tensor], lr: flo
     update = update.float() if update.device.type == "cpu" else update.bfloat16()
     factor = orthogonalise(update)
     factor = (factor.mT if rows > columns else factor).to(parameters[0].dtype)
-    if isinstance(parameters[0], DTensor):  # products may leave it sharded otherwise
+    if isinstance(parameters[0], DTensor):  # products may change the placements
         factor = factor.redistribute(placements=parameters[0].placements)  # type: ignore[attr-defined]
     factors = [f.reshape(shape) for f in (factor.unbind() if len(updates) > 1 else [factor])]
     # The root mean square of AdamW's updates, so that its rates fit

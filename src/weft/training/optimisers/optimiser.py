@@ -15,15 +15,15 @@ from .muon import BatchedMuon
 
 
 def has_weight_decay(parameter: Tensor, role: Role) -> bool:
-    """Matrices and tables decay; biases, norms and lone vectors do not (BERT's code; Loshchilov and
-    Hutter leave it open).
+    """Matrices and tables decay; biases, norms and vectors do not (BERT's code; Loshchilov and
+    Hutter do not specify it).
     """
     return parameter.dim() >= 2 and role not in (Role.NORM, Role.BIAS)
 
 
 def uses_muon(parameter: Tensor, role: Role) -> bool:
-    """Muon is for the matrices of blocks and for convolutions; experts' stacked matrices go to the
-    other optimiser, as torch's Muon takes one matrix per parameter.
+    """Muon updates the matrices of blocks and convolutions; experts' stacked matrices use the other
+    optimiser, as torch's Muon takes one matrix per parameter.
     """
     return role is Role.CONVOLUTION or (role is Role.MATRIX and parameter.dim() == 2)
 
@@ -76,7 +76,7 @@ class Optimiser:
             optimizer = owner[name]
             parameter = self.parameters[name]
             value = read_like(parameter, saved)
-            # torch counts on the CPU where it is not fused
+            # torch keeps the step count on the CPU unless fused
             stays = field == "step" and not optimizer.defaults.get("fused")
             optimizer.state[parameter][field] = (
                 value.clone() if stays else value.to(parameter.device, copy=True)
@@ -84,7 +84,7 @@ class Optimiser:
 
 
 class TrainedParameters(NamedTuple):
-    """What an optimiser is built over: every trainable parameter with its role and facts."""
+    """The trainable parameters with their roles and metadata."""
 
     named: dict[str, nn.Parameter]
     facts: dict[str, ParameterFacts]
@@ -98,10 +98,10 @@ class TrainedParameters(NamedTuple):
     def split(
         self, wanted: Callable[[Tensor, Role], bool]
     ) -> tuple["TrainedParameters", "TrainedParameters"]:
-        """Return those that `wanted(parameter, role)` takes, and the others."""
-        chosen = {n: p for n, p in self.named.items() if wanted(p, self.facts[n].role)}
-        others = {n: p for n, p in self.named.items() if n not in chosen}
-        return self._replace(named=chosen), self._replace(named=others)
+        """Return the parameters for which `wanted(parameter, role)` is true, and the others."""
+        taken = {n: p for n, p in self.named.items() if wanted(p, self.facts[n].role)}
+        others = {n: p for n, p in self.named.items() if n not in taken}
+        return self._replace(named=taken), self._replace(named=others)
 
 
 def build_adamw(spec: R.AdamW, parameters: TrainedParameters) -> Iterator[Optimizer]:
@@ -137,8 +137,8 @@ def build_muon(spec: R.Muon, parameters: TrainedParameters) -> Iterator[Optimize
 def parameter_groups(
     spec: Any, named: dict[str, nn.Parameter], facts: dict[str, ParameterFacts]
 ) -> list[dict[str, Any]]:
-    """Parameters by how far below the head they are, where that matters (ELECTRA, arXiv:2003.10555,
-    appendix B), and by decay.
+    """Group parameters by weight decay and, with layer-wise decay, by distance from the head
+    (ELECTRA, arXiv:2003.10555, appendix B), and by decay.
     """
     layers = getattr(spec, "layer_decay", None) or 1.0
     decay = getattr(spec, "weight_decay", 0.0)

@@ -1,1 +1,1 @@
-"""Ranks: data, tensor and expert parallelism by PyTorch's own engine."""
+"""Data, tensor and expert parallelism with torch.distributed."""

@@ -1,10 +1,10 @@
-"""The same bits on 1, 2, 4, 8, … ranks: gradients are summed in one binary tree over the
-micro-batches of a step, whichever rank has them.
+"""Bit-identical training on 1, 2, 4, 8, … ranks: gradients are summed in one binary tree over the
+micro-batches of a step, independent of their assignment to ranks.
 
 Addition of floats is not associative, so the sum of an all-reduce depends on the number of ranks.
-Here the leaves of the tree are the micro-batches of the whole step, cut without regard to ranks; a
-rank has a subtree, and the levels above are summed between pairs of ranks. A subtree without
-micro-batches is left out, not added as zeros: -0.0 + 0.0 has other bits.
+Here the leaves of the tree are the micro-batches of the whole step, which do not depend on the
+ranks; each rank has a subtree, and the levels above are summed between pairs of ranks. A subtree
+without micro-batches is skipped, not added as zeros: -0.0 + 0.0 has other bits.
 """
 
 import torch
@@ -51,7 +51,7 @@ def sum_over_ranks(subtree: list[Tensor] | None, like: list[Tensor], leaves: int
     Args:
         subtree: the sum of this rank's leaves; None if it has none.
         like: tensors of the same shapes.
-        leaves: of all ranks.
+        leaves: number of leaves of all ranks.
     """
     rank = dist.get_rank()
     ranks = dist.get_world_size()

@@ -1,11 +1,12 @@
-"""Ranks watch each other: when one is lost, all others end soon, wherever they wait.
+"""Heartbeats between ranks: when one rank is lost, all others exit, even inside a collective
+operation.
 
 A rank that was killed or stopped leaves the others in a collective operation, where Python runs no
-signal handler. So each rank has a child process that counts in the rendezvous store and watches the
-next rank's count: three small requests per second, however many ranks there are. It is a process
-because a thread falls silent during any call that holds the interpreter, and such a rank is busy,
-not lost. torchrun may keep the store when it restarts the ranks: what it held before belongs to
-others and is not read.
+signal handler. So each rank has a child process that increments a counter in the rendezvous store
+and watches the counter of the next rank: three small requests per second, for any number of ranks.
+It is a process because a thread cannot run while a call holds the interpreter lock, and such a rank
+is busy, not lost. torchrun may keep the store when it restarts the ranks; entries of earlier starts
+are ignored.
 """
 
 import multiprocessing
@@ -29,14 +30,14 @@ from ...support.processes import die_with_parent
 PERIOD = 1.0  # seconds between two beats
 GRACE = 20.0  # seconds from SIGTERM to the end: torchrun sends SIGKILL after 30
 STOPPED = 5.0  # seconds after which a stopped rank is ended
-DONE = b"\0"  # in the pipe from the rank, beside the numbers of signals
+DONE = b"\0"  # sent through the pipe from the rank, as are signal numbers
 JOINED = b"\xff"  # all ranks have begun
-NOTHING = "nothing"  # what is read from the store where no rank has published
+NOTHING = "nothing"  # read from the store if no rank has published
 
 
 class Heartbeat:
-    """Count in the store under this rank's name, and end this rank when it is stopped or the next
-    one has been silent for `timeout` seconds.
+    """Increment this rank's counter in the store, and end this rank if it is stopped or the next
+    rank has not responded for `timeout` seconds.
 
     Time in which this process itself was not running (a suspended container, an overloaded machine)
     does not count.
@@ -48,15 +49,15 @@ class Heartbeat:
         self.timeout = timeout
         self.signals = signals
         self.process = os.getpid()
-        self.clock = 0.0  # seconds in which this process was running
-        # Value of the clock when the store last answered; until it first does, the rank itself
-        # waits
+        self.clock = 0.0  # seconds during which this process was running
+        # Value of the clock at the last response of the store; before the first one, the rank
+        # itself # waits
         self.answered = float("inf")
         self.joined = Event()
         self.over = Event()
 
     def run(self) -> None:
-        """Watch until the rank is done or gone. Only the thread uses the store: a request may wait
+        """Watch until the rank is done or dead. Only the thread uses the store: a request may wait
         forever if its server is stopped.
         """
         die_with_parent()
@@ -93,38 +94,40 @@ class Heartbeat:
                 self.end(f"rank {self.rank} did not stop within {GRACE:g} s of SIGTERM")
 
     def wait(self) -> bytes:
-        """Return after a period, or with the signals that the rank received, although it may be in
-        a collective operation.
+        """Return after a period, or with the signals that the rank received, even during a
+        collective operation.
         """
         return (
             os.read(self.signals, 256) if select.select([self.signals], [], [], PERIOD)[0] else b""
         )
 
     def end(self, reason: str) -> None:
-        """End this rank. A stopped process obeys no other signal."""
+        """End this rank with SIGKILL, the only signal that a stopped process handles."""
         print(
-            f"weft: {reason}; all ranks stop; run it again to continue", file=sys.stderr, flush=True
+            f"weft: {reason}; all ranks stop; run the same command again to continue",
+            file=sys.stderr,
+            flush=True,
         )
         os.kill(self.process, signal.SIGKILL)
 
     def beat(self) -> None:
-        """Publish a count, and listen to the next rank's, until this rank is done."""
+        """Publish this rank's counter and read that of the next rank, until this rank is done."""
         # Without a store, the rank itself raises the error
         with suppress(RuntimeError, KeyError):
             address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
             self.exchange(dist.TCPStore(*address))  # type: ignore[attr-defined]
 
     def exchange(self, store: Any) -> None:
-        token = secrets.token_hex(8)  # no two processes publish the same
+        token = secrets.token_hex(8)  # unique per process
         lost_key = "heartbeat/lost"
         next_key = f"heartbeat/{self.next}"
         earlier = {key: read(store, key) for key in (lost_key, next_key)}
         last = ""
         count = 0
-        silent = 0  # beats that the store answered, since the next rank's count last changed
+        silent = 0  # successful beats since the next rank's counter last changed
         while not self.over.is_set():
             count += 1
-            # The store's process may have ended
+            # The process of the store may have exited
             with suppress(RuntimeError):
                 store.set(f"heartbeat/{self.rank}", f"{token} {count}")
                 lost = read(store, lost_key)
@@ -134,7 +137,7 @@ class Heartbeat:
                     self.end(lost.partition(" ")[2])
                     return
                 if now == earlier[next_key]:
-                    now = ""  # it has not begun
+                    now = ""  # not started
                 changed = now != last or now.endswith("done") or not (now or self.joined.is_set())
                 last = now
                 silent = 0 if changed else silent + 1
@@ -147,17 +150,17 @@ class Heartbeat:
 
 
 def read(store: Any, key: str) -> str:
-    """Return what was published under the key; "" if nothing. One request, which never waits for
-    the key.
+    """Return the value published under the key, or "". A single request that never waits for the
+    key.
     """
-    # A key that does not exist is not set, and what was expected of it is returned
+    # For a missing key, compare_set stores nothing and returns the expected value
     published: str = store.compare_set(key, NOTHING, NOTHING).decode()
     return "" if published == NOTHING else published
 
 
 def is_stopped(process: int) -> bool:
-    """Return whether a process is stopped by SIGSTOP; on other systems than Linux, False. One that
-    a debugger holds is not.
+    """Return whether a process is stopped by SIGSTOP; on other systems than Linux, False. A process
+    held by a debugger does not count.
     """
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
@@ -168,16 +171,16 @@ def is_stopped(process: int) -> bool:
 
 @contextmanager
 def heartbeat(rank: int, size: int, timeout: float) -> Iterator[Callable[[], object]]:
-    """Watch from here to the end of the block, and yield what to call once all ranks have joined:
-    before, one that has not begun is not lost. A block that ends with an error stops counting, so
-    that the other ranks end too.
+    """Watch until the end of the block. Yields a function to call once all ranks have joined;
+    before, a rank that has not started is not lost. If the block ends with an error, the counter
+    stops, so that the other ranks end too.
     """
     inside, outside = os.pipe()
     os.set_blocking(outside, False)
     watch = Heartbeat(rank, size, timeout, inside)
     child = multiprocessing.get_context("fork").Process(target=watch.run, daemon=True)
     child.start()
-    with suppress(ValueError):  # not in the main thread: its owner has the signals
+    with suppress(ValueError):  # signals can be set only in the main thread
         signal.set_wakeup_fd(outside, warn_on_full_buffer=False)
 
     def leave() -> None:

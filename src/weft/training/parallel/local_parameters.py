@@ -1,5 +1,5 @@
-"""Parameters of a tensor group: DTensors between forward passes, and plain tensors, this rank's
-part of them, for the layer that computes.
+"""Parameters of a tensor group: DTensors between forward passes, local plain tensors inside a
+layer's forward.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,12 +14,12 @@ from .tensor_group import PART, WHOLE, chunk
 
 
 class LocalTensor(NamedTuple):
-    """How a layer sees one of its parameters or buffers while it computes."""
+    """How a layer sees one of its parameters or buffers during its forward."""
 
     owner: nn.Module
     name: str
-    is_partial: bool  # each rank computes a part of the sum that is its gradient
-    is_added_once: bool = False  # by the first rank alone, since the results are summed
+    is_partial: bool  # each rank computes a partial sum of its gradient
+    is_added_once: bool = False  # added by the first rank only, since the results are summed
 
     @property
     def store(self) -> dict[str, Any]:
@@ -33,14 +33,14 @@ def distribute(
     placements: Mapping[Tensor, Shard],
     partial_parts: set[nn.Module],
 ) -> list[LocalTensor]:
-    """Make a DTensor of every parameter; return how layers see them. A parameter with two owners
-    stays one.
+    """Convert every parameter to a DTensor; return how layers see them. Shared parameters stay
+    shared.
 
     Args:
-        module: whose parameters these are.
+        module: the module with the parameters.
         group: a mesh of one dimension.
-        placements: the dimension in which a tensor is split; the others are whole on every rank.
-        partial_parts: modules in which gradients are parts of sums.
+        placements: the dimension in which each tensor is split; other tensors are replicated.
+        partial_parts: modules whose gradients are partial sums.
     """
     distributed: dict[Tensor, nn.Parameter] = {}
     local = []
@@ -71,7 +71,7 @@ def distribute(
 
 @contextmanager
 def local_tensors(tensors: list[LocalTensor], group: DeviceMesh) -> Iterator[None]:
-    """Inside, layers see this rank's part of their parameters as plain tensors."""
+    """Inside the block, layers see the local parts of their parameters as plain tensors."""
     before = [t.store[t.name] for t in tensors]
     seen: dict[Tensor, Tensor] = {}
     try:
@@ -96,7 +96,7 @@ def local_part(t: LocalTensor, whole: Tensor, group: DeviceMesh) -> Tensor:
 def wrap_unit(
     unit: nn.Module, tensors: list[LocalTensor], group: DeviceMesh, name: str = "forward"
 ) -> None:
-    """Let a method of a module see local tensors."""
+    """Wrap a method of a module so that it sees local tensors."""
     before = getattr(unit, name)
 
     def forward(*inputs: Any) -> Any:

@@ -1,6 +1,4 @@
-"""Ranks: the only place of the loop that knows of others. Sums go through one call, gradients
-through PyTorch's own engine.
-"""
+"""Distributed ranks: communication of the training loop, placement of modules, and process groups."""
 
 import os
 import secrets
@@ -41,7 +39,7 @@ from .tensor_parallel import apply_tensor_parallel
 OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # read by torchrun
 MESH = ("replicate", "shard", "tensor")
 JOIN_TIMEOUT = timedelta(minutes=1)  # to reach the store of rank 0
-DOWNLOAD_TIMEOUT = timedelta(days=1)  # the longest that ranks wait for a download of one of them
+DOWNLOAD_TIMEOUT = timedelta(days=1)  # limit for waiting while one rank downloads
 # What selective checkpointing stores: matrix products and attention.
 STORED_OPERATIONS = {
     torch.ops.aten.mm.default,
@@ -56,8 +54,8 @@ STORED_OPERATIONS = {
 
 
 class DistributedRanks(Ranks):
-    """One process, or one of those that torchrun started. `rank` and `size` count what reads
-    different samples: the ranks of a tensor group are one.
+    """A single process, or one of those started by torchrun. `rank` and `size` count readers of
+    different samples: a tensor group counts once.
     """
 
     def __init__(
@@ -77,7 +75,7 @@ class DistributedRanks(Ranks):
         self.device = device
 
     def arrange(self, parallel: R.Parallel) -> "DistributedRanks":
-        """Return the same ranks on a grid."""
+        """Return these ranks arranged on a grid."""
         sizes = parallel.sizes(self.world)
         if self.world == 1 or self.mesh is not None or not parallel.splits_weights:
             return self
@@ -86,25 +84,23 @@ class DistributedRanks(Ranks):
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes what is written once."""
+        """Whether this process writes shared files."""
         return self.world_rank == 0
 
     @property
     def splits_weights(self) -> bool:
-        """Whether a rank has only parts of the weights, so that all ranks run the model
-        together.
-        """
+        """Whether weights are sharded, so that all ranks must run the model together."""
         return self.mesh is not None
 
     @property
     def weight_parts(self) -> int:
-        """Into how many parts the weights are split."""
+        """The number of parts into which the weights are split."""
         return 1 if self.mesh is None else self.mesh["shard"].size() * self.tensor_size
 
     @contextmanager
     def no_sync(self, module: nn.Module, yes: bool) -> Iterator[None]:
-        """Gradients stay here: there are more micro-batches to come. Copies of a sharded model are
-        summed after the last one.
+        """Skip the gradient all-reduce if `yes`, before further micro-batches. Replicas of a
+        sharded model are summed after the last one.
         """
         if isinstance(module, FSDPModule):
             module.set_requires_all_reduce(not yes)
@@ -127,9 +123,8 @@ class DistributedRanks(Ranks):
             dist.barrier()
 
     def wait_for_all(self, name: str) -> None:
-        """Wait until all ranks are here, for longer than a collective operation may take. Each name
-        may be used once: the store may outlive a restart by torchrun. Lost ranks are noticed by
-        their heartbeat meanwhile.
+        """Wait for all ranks, without the time limit of collective operations. Each name can be
+        used once, since the store may survive a restart by torchrun. Heartbeats detect lost ranks.
         """
         if self.store is None:
             return
@@ -147,13 +142,13 @@ class DistributedRanks(Ranks):
         return str(self.store.get(name).decode())
 
     def broadcast(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Fill the tensors of all ranks with those of the first one."""
+        """Broadcast the tensors of the first rank to all ranks."""
         if self.world > 1:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)
 
     def common_token(self) -> str:
-        """Return what is the same on all ranks and different at every call and every start."""
+        """Return a token that is equal on all ranks and unique per call and start."""
         (token,) = self.sum([float(secrets.randbits(48)) if self.is_first else 0.0])
         return f"{int(token):x}"
 
@@ -169,15 +164,15 @@ def place_on_ranks(
     seed: int = 0,
     average_gradients: bool = True,
 ) -> nn.Module:
-    """Return a task's module on the device of its rank. What is on the meta device gets memory and
-    its first numbers.
+    """Move a task's module to the device of its rank. Tensors on the meta device are allocated and
+    initialised.
 
     Args:
         loss: the task's module.
         ranks: of this process.
         checkpointing, compile, precision, whole_experts: as for `parallelize`.
-        seed: of the first numbers.
-        average_gradients: whether ranks with whole weights get the mean of their gradients.
+        seed: seed of the initialisation.
+        average_gradients: whether DDP averages the gradients of ranks with whole weights.
     """
     is_on_meta = any(p.is_meta for p in loss.parameters())
     loss._apply(lambda t: t if t.is_meta else t.to(ranks.device))
@@ -205,25 +200,25 @@ def parallelize(
     precision: str = "fp32",
     whole_experts: bool = False,
 ) -> nn.Module:
-    """Split a task's module over a grid of ranks, in one order: tensor parallelism, activation
-    checkpointing, compilation, FSDP.
+    """Apply tensor parallelism, activation checkpointing, compilation and FSDP to a task's module,
+    in this order.
 
     Args:
         loss: the task's module; its model may be on the meta device.
         mesh: replicate × shard × tensor; None: one process, or DDP.
-        checkpointing: what is computed again in the backward pass; True: every block.
+        checkpointing: parts that are recomputed in the backward pass; True: every block.
         compile: whether each block is compiled.
         precision: "bf16" gathers parameters in bf16 and sums gradients in fp32.
-        whole_experts: whether a rank of a tensor group has whole experts of a mixture.
+        whole_experts: whether each rank of a tensor group has whole experts of a mixture.
 
-    Returns:
-        The module to call: the same one.
+    Returns: The same module.
     """
     blocks = [part for part in loss.modules() if isinstance(part, BlockLayer)]
     if mesh is not None and mesh["tensor"].size() > 1:
         if compile:
             raise ValueError(
-                "compile = True: blocks on several ranks are not compiled; use parallel.tensor = 1"
+                "compile = True does not support tensor parallelism; use compile = False or "
+                "parallel.tensor = 1"
             )
         apply_tensor_parallel(loss, mesh["tensor"], whole_experts)
     apply_checkpointing(blocks, checkpointing)
@@ -269,22 +264,22 @@ def init_ranks(
     device: str = "auto",
     parallel: R.Parallel = R.Parallel(),
 ) -> Iterator[DistributedRanks]:
-    """Join the process group that torchrun describes, if any.
+    """Join torchrun's process group, if any.
 
     Args:
-        timeouts: seconds until a rank gives up.
-        device: what `resolve_device` takes; "cuda" is the GPU of the local rank.
-        parallel: the grid on which the ranks are arranged.
+        timeouts: time limits in seconds.
+        device: an argument of `resolve_device`; "cuda" is the GPU of the local rank.
+        parallel: the grid of the ranks.
     """
     rank_device = resolve_device(device)
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        die_with_parent()  # a killed torchrun leaves no rank running
+        die_with_parent()  # ranks end when torchrun is killed
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield DistributedRanks(device=rank_device).arrange(parallel)
         return
     rank = int(os.environ.get("RANK", "0"))
-    # A child process: before CUDA starts
+    # Forks a child process, so before CUDA starts
     with heartbeat(rank, size, timeouts.heartbeat) as all_joined:
         if rank_device.type == "cuda":
             torch.cuda.set_device(rank_device)
@@ -304,9 +299,9 @@ def init_ranks(
 
 
 def torchrun_notes() -> list[str]:
-    """Return what keeps torchrun from restarting when a node is lost. Unless each start has its own
-    store, it keeps using one that ended with the node of group rank 0 (torch 2.13,
-    elastic/rendezvous/dynamic_rendezvous.py).
+    """Return notes on settings that keep torchrun from restarting when a node is lost. Without a
+    separate store per start, it reuses the store that ended with the node of group rank 0 (torch
+    2.13, elastic/rendezvous/dynamic_rendezvous.py).
     """
     nodes = int(os.environ.get("GROUP_WORLD_SIZE", "1"))
     if nodes == 1 or os.environ.get(OWN_STORE) == "1":

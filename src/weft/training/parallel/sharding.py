@@ -1,6 +1,4 @@
-"""Parts of tensors: which part of a parameter a rank has, and how it starts with the same numbers
-as the whole.
-"""
+"""Local parts of sharded tensors, and their initialisation with the numbers of the whole model."""
 
 from collections.abc import Iterator
 
@@ -15,8 +13,8 @@ from ...nn.layers.roles import parameter_facts
 
 
 def local_slices(tensor: Tensor) -> tuple[slice, ...]:
-    """Return which part of the whole tensor is on this rank. Tensor parallelism cuts first, then
-    FSDP cuts what is left.
+    """Return the slices of the whole tensor that are on this rank. Tensor parallelism splits first,
+    then FSDP.
     """
     begin = [0] * tensor.dim()
     size = list(tensor.shape)
@@ -33,24 +31,24 @@ def local_slices(tensor: Tensor) -> tuple[slice, ...]:
 
 
 def local_tensor(tensor: Tensor) -> Tensor:
-    """The part of a tensor on this rank; the same memory."""
+    """Return the local part of a tensor, sharing its memory."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """The whole tensor, gathered from all ranks."""
+    """Return the whole tensor, gathered from all ranks."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def allocate(module: nn.Module, device: torch.device) -> None:
-    """Give memory to what is on the meta device: to this rank's parts alone."""
+    """Allocate the local parts of tensors that are on the meta device."""
     module._apply(lambda t: torch.empty_like(t, device=device) if t.is_meta else t)
 
 
 @torch.no_grad()
 def initialise_shards(module: nn.Module, spec: S.Spec, seed: int) -> None:
-    """Initialise the parts on this rank with the numbers that the whole model has: one whole tensor
-    exists at a time.
+    """Initialise local parts with the numbers of the whole model; one whole tensor exists at a
+    time.
     """
     facts = parameter_facts(module)
     low_rank = {p for p, part in module.named_modules() if isinstance(part, LoRALinear)}

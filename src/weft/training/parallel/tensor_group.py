@@ -1,5 +1,5 @@
-"""What travels between the ranks of a tensor group, by DTensor's redistributions; and how a layer's
-forward is replaced.
+"""Communication within a tensor group by DTensor redistribution, and replacement of a layer's
+forward.
 """
 
 from collections.abc import Callable
@@ -15,33 +15,31 @@ PART = Partial()
 
 
 def chunk(size: int, group: DeviceMesh) -> tuple[int, int]:
-    """Return where this rank's part of a dimension begins and its size, as `torch.chunk` cuts
-    it.
-    """
+    """Return the start and size of this rank's part of a dimension, as split by `torch.chunk`."""
     rows = -(-size // group.size())
     first = min(rows * group.get_local_rank(), size)
     return first, min(rows, size - first)
 
 
 def enter_region(x: Tensor, group: DeviceMesh) -> Tensor:
-    """The same numbers; the gradient is the sum over the ranks."""
+    """Return x unchanged; its gradient is summed over the ranks."""
     return DTensor.from_local(x, group, [WHOLE], run_check=False).to_local(grad_placements=[PART])
 
 
 def sum_parts(x: Tensor, group: DeviceMesh, sequence: bool = False) -> Tensor:
-    """The sum over the ranks: whole, or each rank's tokens of it."""
+    """Return the sum over the ranks, either whole or split by tokens."""
     summed = DTensor.from_local(x, group, [PART], run_check=False)
     return summed.redistribute(placements=[Shard(1) if sequence else WHOLE]).to_local()
 
 
 def split_sequence(x_BLD: Tensor, group: DeviceMesh) -> Tensor:
-    """This rank's tokens."""
+    """Return this rank's tokens."""
     whole = DTensor.from_local(x_BLD, group, [WHOLE], run_check=False)
     return whole.redistribute(placements=[Shard(1)]).to_local()
 
 
 def join_sequence(x_BSD: Tensor, length: int, group: DeviceMesh, region: bool) -> Tensor:
-    """The tokens of all ranks; `region`: the gradient is the sum over the ranks."""
+    """Return the tokens of all ranks; with `region`, the gradient is summed over the ranks."""
     shape = torch.Size((x_BSD.shape[0], length, x_BSD.shape[2]))
     parts = DTensor.from_local(
         x_BSD, group, [Shard(1)], run_check=False, shape=shape, stride=contiguous_stride(shape)
@@ -58,7 +56,7 @@ def contiguous_stride(shape: torch.Size) -> tuple[int, ...]:
 
 
 class ScaledGradient(torch.autograd.Function):
-    """The same numbers; the gradient is multiplied."""
+    """Identity whose gradient is multiplied by `scale`."""
 
     @staticmethod
     def forward(context: Any, x: Tensor, scale: float) -> Tensor:

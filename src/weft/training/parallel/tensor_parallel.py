@@ -1,11 +1,10 @@
 """Tensor parallelism (Shoeybi et al. 2019, arXiv:1909.08053), sequence parallelism (Korthikanti et
 al. 2022, arXiv:2205.05198) and experts on several ranks, applied from outside of the layers.
 
-Parameters are DTensors; while a layer computes, it sees this rank's part of them as plain tensors,
-so its code and kernels are those of one process. A region (an attention, a feed-forward, a mixture,
-the LM head) reads the same numbers on all ranks of the group and computes a part of a sum or of the
-columns, so every gradient inside it is a part of a sum. Between regions a token is on one rank
-alone.
+Parameters are DTensors; during its forward, a layer sees the local parts as plain tensors, so its
+code and kernels are the same as in one process. A region (an attention, a feed-forward, a mixture,
+the LM head) reads the same values on all ranks of the group and computes a partial sum or some
+columns, so every gradient inside it is a partial sum. Between regions, each token is on one rank.
 """
 
 from collections.abc import Collection
@@ -47,16 +46,14 @@ from .tensor_group import (
 )
 from .vocabulary_parallel import split_vocabulary
 
-# Others, such as a user's, are whole on every rank.
+# Other layers, such as user-defined ones, are replicated.
 ATTENTIONS = (AttentionLayer, ProjectedAttention, ConditionalAttention)
 
-# Which part of each parameter is where
+# Placement of parameters
 
 
 def shard_attention(layer: AttentionLayer, group: DeviceMesh) -> dict[Tensor, Shard]:
-    """Heads on several ranks: the columns of queries, keys and values, and the rows of the output
-    map.
-    """
+    """Split the heads: the columns of queries, keys and values, and the rows of the output map."""
     ranks = group.size()
     heads = layer.heads
     kv_heads = layer.kv_heads
@@ -66,13 +63,13 @@ def shard_attention(layer: AttentionLayer, group: DeviceMesh) -> dict[Tensor, Sh
         )
     if kv_heads % ranks and ranks % kv_heads:
         raise ValueError(
-            f"parallel.tensor = {ranks} and {kv_heads} key/value heads: neither divides the other; "
-            "choose another"
+            f"parallel.tensor = {ranks} and {kv_heads} key/value heads: neither divides the "
+            f"other; choose a divisor or a multiple of the key/value heads"
         )
     if layer.spec.qk_norm is not None and not layer.norms_heads:
         raise ValueError(
-            f"parallel.tensor = {ranks}: a qk_norm over all heads needs them on one rank; use "
-            "tensor = 1"
+            f"parallel.tensor = {ranks}: a qk_norm over all heads cannot be split; use "
+            f"parallel.tensor = 1"
         )
     key_position = getattr(layer, "key_position", None)
     repeated = (layer.key, layer.value, key_position) if kv_heads % ranks else ()
@@ -89,8 +86,8 @@ def shard_attention(layer: AttentionLayer, group: DeviceMesh) -> dict[Tensor, Sh
 def shard_linears(
     layer: nn.Module, excluded: Collection[nn.Module | None] = ()
 ) -> dict[Tensor, Shard]:
-    """Columns where a map reads the residual stream, rows where it writes it: by the roles that the
-    parts declare.
+    """Split columns of maps that read the residual stream and rows of maps that write it, by the
+    declared roles.
     """
     placements: dict[Tensor, Shard] = {}
     facts = parameter_facts(layer)
@@ -117,13 +114,13 @@ def shard_feedforward(layer: FeedForward, group: DeviceMesh) -> dict[Tensor, Sha
 def shard_experts(
     layer: MixtureOfExpertsLayer, group: DeviceMesh, whole_experts: bool
 ) -> dict[Tensor, Shard]:
-    """Every expert in columns and rows, or whole experts on several ranks."""
+    """Split every expert by columns and rows, or place whole experts on different ranks."""
     layer_forward = layer.forward
 
     def forward(x_BLD: Tensor) -> Tensor:
         y_BLD = layer_forward(x_BLD)
         assert layer.score_BLE is not None
-        # Every rank computes the whole of the routers' losses, whose gradients are summed.
+        # Every rank computes the full router losses, whose gradients are summed.
         layer.score_BLE = ScaledGradient.apply(layer.score_BLE, 1 / group.size())
         return y_BLD
 
@@ -146,7 +143,7 @@ def check_hidden(hidden: int, group: DeviceMesh) -> None:
 
 
 def wrap_experts(linear: ExpertLinear, experts: int, group: DeviceMesh) -> None:
-    """Only the tokens of this rank's experts are computed; the others' rows are 0."""
+    """Compute only the tokens of this rank's experts; other rows are 0."""
     whole = linear.forward
     (first, count) = chunk(experts, group)
 
@@ -162,7 +159,7 @@ def wrap_experts(linear: ExpertLinear, experts: int, group: DeviceMesh) -> None:
 
 
 def split_heads(bias: Tensor, group: DeviceMesh) -> Tensor:
-    """This rank's heads of a position bias (…, H, L, M)."""
+    """Return this rank's heads of a position bias (…, H, L, M)."""
     heads = bias.shape[-3] // group.size()
     return bias.narrow(-3, heads * group.get_local_rank(), heads)
 
@@ -196,7 +193,7 @@ class SequenceParts:
         replace_forward(block, forward)
 
     def wrap_norm(self, norm: nn.Module) -> None:
-        """The stack's norm reads whole sequences again."""
+        """Gather whole sequences for the stack's norm."""
         before = norm.forward
 
         def forward(x_BSD: Tensor) -> Tensor:
@@ -226,8 +223,8 @@ class SequenceParts:
 def wrap_region(
     layer: nn.Module, group: DeviceMesh, parts: SequenceParts | None, splits_vectors: bool
 ) -> None:
-    """`splits_vectors`: heads or hidden vectors are in parts, and so are the random numbers that
-    drop them.
+    """Wrap a region. With `splits_vectors`, heads or hidden vectors are split, and so are the
+    random numbers of their dropout.
     """
     before = layer.forward
     part = (group.get_local_rank(), group.size()) if splits_vectors else (0, 1)
@@ -248,7 +245,7 @@ def wrap_region(
 
 
 def enter_other(value: Any, group: DeviceMesh) -> Any:
-    """What a region reads beside x: the encoder's output, and positions that are learned."""
+    """Enter a region with an additional input: the encoder's output or learned positions."""
     if isinstance(value, Tensor) and value.requires_grad:
         return enter_region(value, group)
     if isinstance(value, AttentionContext):
@@ -259,7 +256,7 @@ def enter_other(value: Any, group: DeviceMesh) -> Any:
     return value
 
 
-# The whole
+# The whole model
 
 
 def apply_tensor_parallel(loss: Loss, group: DeviceMesh, whole_experts: bool = False) -> None:
@@ -268,13 +265,16 @@ def apply_tensor_parallel(loss: Loss, group: DeviceMesh, whole_experts: bool = F
     Args:
         loss: the task's module, on any device.
         group: a mesh of one dimension.
-        whole_experts: whether a rank has whole experts of a mixture, and not a part of every one.
+        whole_experts: whether each rank has whole experts of a mixture instead of a part of every
+            expert.
     """
-    placements: dict[Tensor, Shard] = {}  # what is split; everything else is whole on every rank
-    partial_parts: set[nn.Module] = set()  # in which gradients are parts of sums
-    detects = isinstance(loss.model.spec.head, S.DetectionHead)  # losses read every block's output
+    placements: dict[Tensor, Shard] = {}  # split tensors; all others are replicated
+    partial_parts: set[nn.Module] = set()  # modules whose gradients are partial sums
+    detects = isinstance(
+        loss.model.spec.head, S.DetectionHead
+    )  # its loss reads the output of every block
     for stack in list(loss.modules()):
-        # A user's stack is whole on every rank.
+        # A user-defined stack is replicated.
         if isinstance(stack, StackLayer) and type(stack) in (StackLayer, DetectionDecoder):
             reads_whole = stack.position_scale is not None or stack.layer_combination is not None
             in_parts = not (detects or stack.layers or reads_whole)
@@ -306,7 +306,7 @@ def is_region(part: nn.Module) -> bool:
 def split_stack(
     stack: StackLayer, group: DeviceMesh, parts: SequenceParts | None, whole_experts: bool
 ) -> dict[Tensor, Shard]:
-    """Make a region of every layer that can be split; others are computed whole by every rank."""
+    """Turn every layer that can be split into a region; other layers are replicated."""
     placements: dict[Tensor, Shard] = {}
     for layer in list(stack.modules()):
         if isinstance(layer, AttentionLayer) and type(layer) in ATTENTIONS:
@@ -319,7 +319,7 @@ def split_stack(
             if parts is not None and isinstance(layer, BranchLayer) and not is_region(layer.inner):
                 raise ValueError(
                     f"parallel.tensor = {group.size()}: {type(layer.inner).__name__} cannot be "
-                    "split; use tensor = 1"
+                    f"split; use parallel.tensor = 1"
                 )
             continue
         whole = whole_experts and isinstance(layer, MixtureOfExpertsLayer)

@@ -1,5 +1,5 @@
-"""A vocabulary on several ranks: rows of the token table, columns of the logits, and the loss of
-them (Shoeybi et al. 2019, arXiv:1909.08053, section 3).
+"""Vocabulary parallelism: split rows of the token table, columns of the logits, and their cross
+entropy (Shoeybi et al. 2019, arXiv:1909.08053, section 3).
 """
 
 from dataclasses import replace
@@ -27,8 +27,8 @@ from .tensor_group import WHOLE, chunk, contiguous_stride, enter_region, replace
 
 
 def split_vocabulary(loss: Loss, group: DeviceMesh) -> tuple[dict[Tensor, Shard], set[nn.Module]]:
-    """Split token tables, LM heads and what is added to logits; return the dimension of each
-    tensor, and the modules in which gradients are parts of sums.
+    """Split token tables, LM heads and logit biases; return the split dimension of each tensor, and
+    the modules whose gradients are partial sums.
     """
     placements: dict[Tensor, Shard] = {}
     partial_parts: set[nn.Module] = set()
@@ -50,7 +50,7 @@ def split_vocabulary(loss: Loss, group: DeviceMesh) -> tuple[dict[Tensor, Shard]
 
 
 def wrap_embedding(embedding: TokenEmbedding, vocab_size: int, group: DeviceMesh) -> None:
-    """Rows of the table on several ranks. The layer then reads a table of the batch's own rows."""
+    """Split the rows of the table over ranks. The layer reads a table with the rows of the batch."""
     before = embedding.forward
     (first, _) = chunk(vocab_size, group)
 
@@ -67,7 +67,7 @@ def wrap_embedding(embedding: TokenEmbedding, vocab_size: int, group: DeviceMesh
 
 
 def wrap_lm_head(head: LMHeadLayer, vocab_size: int, group: DeviceMesh) -> None:
-    """Columns of the logits on several ranks; in training they stay there, for the loss."""
+    """Split the columns of the logits over ranks; in training they stay split, for the loss."""
     before = head.forward
 
     def forward(sequence: HiddenStates, part_VD: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ def wrap_lm_head(head: LMHeadLayer, vocab_size: int, group: DeviceMesh) -> None:
 
 @cross_entropy.register(DTensor)
 def shared_cross_entropy(logits_TV: DTensor, label_T: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Of logits whose columns are on several ranks."""
+    """Return the cross entropy of logits whose columns are split over ranks."""
     group = logits_TV.device_mesh
     (placement,) = logits_TV.placements
     assert placement == Shard(1), placement
