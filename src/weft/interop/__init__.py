@@ -1,1 +1,1 @@
-"""Weights in and out: published folders, our own, the hub."""
+"""Import and export of model directories: Hugging Face's layout and Weft's own."""

@@ -1,5 +1,5 @@
-"""What a folder may claim: checked against the sizes of its files before anything is built
-from it.
+"""Limits on model directories: headers and parameter counts are checked against file sizes before
+anything is built.
 """
 
 from pathlib import Path
@@ -7,24 +7,21 @@ from pathlib import Path
 from .. import spec as S
 from ..support.folder_files import MAX_TABLE_BYTES
 
-MAX_TENSORS = (
-    200_000  # in one file; the largest published models have half as many in all their files
-)
+MAX_TENSORS = 200_000  # per file; the largest published models have half as many in total
 HEADER_LENGTH_BYTES = 8  # bytes that say how long the header is
 
 
 def check_header(path: Path) -> None:
-    """ValueError for a safetensors header that is longer than the file, or lists too many tensors,
-    before it is parsed.
+    """Raise ValueError for a safetensors header that is longer than the file or lists too many
+    tensors, before parsing it.
     """
     size = path.stat().st_size
     with open(path, "rb") as file:
         claimed = int.from_bytes(file.read(HEADER_LENGTH_BYTES), "little")
         if claimed > min(size - HEADER_LENGTH_BYTES, MAX_TABLE_BYTES):
             raise ValueError(
-                f"{path} cannot be read: its header claims {claimed:,} bytes of a file of "
-                f"{size:,}; "
-                f"headers have at most {MAX_TABLE_BYTES:,}"
+                f"{path} cannot be read: its header claims {claimed:,} bytes in a file of "
+                f"{size:,} bytes; headers have at most {MAX_TABLE_BYTES:,}"
             )
         count = file.read(claimed).count(b'"data_offsets"')
     if count > MAX_TENSORS:
@@ -34,8 +31,8 @@ def check_header(path: Path) -> None:
 
 
 def check_parameters(folder: Path, spec: S.Spec, stored: int, new_parts: set[str]) -> None:
-    """ValueError for a description of more parameters than the weight files have bytes: none is
-    stored in less than one.
+    """Raise ValueError for a spec with more parameters than the weight files have bytes: each needs
+    at least one byte.
     """
     apart = {"head"} <= new_parts
     try:
@@ -46,6 +43,6 @@ def check_parameters(folder: Path, spec: S.Spec, stored: int, new_parts: set[str
         claimed = spec.parameter_count()
     if claimed > stored and new_parts <= {"head"}:
         raise ValueError(
-            f"{folder}: the model is described with {claimed:,} parameters, but its weight files "
-            f"hold only {stored:,} bytes"
+            f"{folder}: the configuration describes {claimed:,} parameters, but the weight files "
+            f"have only {stored:,} bytes"
         )

@@ -1,4 +1,4 @@
-"""JSON of strangers."""
+"""Reading of untrusted JSON files, with limits on size and depth."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from ..support.folder_files import MAX_TEXT_BYTES, read_file
 
 
 def read_json_object(folder: Path, name: str, limit: int = MAX_TEXT_BYTES) -> dict[str, Any]:
-    """The object in a JSON file of a folder."""
+    """Return the object in a JSON file of a directory."""
     json_object = parse_any(folder, name, limit)
     if not isinstance(json_object, dict):
         raise ValueError(f"{folder / name} is not a JSON object")
@@ -22,5 +22,5 @@ def parse_any(folder: Path, name: str, limit: int = MAX_TEXT_BYTES) -> Any:
         raise ValueError(f"{folder / name} is not JSON: {error}") from None
     except RecursionError:
         raise ValueError(
-            f"{folder / name} is not JSON that can be read: it is nested too deeply"
+            f"{folder / name} cannot be parsed as JSON: it is nested too deeply"
         ) from None

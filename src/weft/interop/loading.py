@@ -1,5 +1,5 @@
-"""Reading model folders, of a published layout or Weft's own. Safetensors and JSON only; nothing is
-unpickled, nothing outside the folder is named.
+"""Loading of model directories in a published layout or Weft's own. Safetensors and JSON only;
+nothing is unpickled, and no file outside the directory is read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -62,7 +62,7 @@ def load(
 
 
 class OpenFolder(NamedTuple):
-    """A folder whose files are open; no tensor is read yet."""
+    """A model directory with open files, before reading tensors."""
 
     folder: Path
     family: Family | None
@@ -89,7 +89,7 @@ def open_folder(where: str | Path, head: Any, new_parts: set[str]) -> Iterator[O
 
 
 class FolderWeights(NamedTuple):
-    """The weights of a folder under our names, of which any slice can be read."""
+    """The weights of a model directory under our names, readable by slices."""
 
     model: Model  # on the meta device
     shapes: dict[str, torch.Size]
@@ -103,8 +103,8 @@ class FolderWeights(NamedTuple):
 def open_weights(
     where: str | Path, dtype: torch.dtype | None = torch.float32
 ) -> Iterator[FolderWeights]:
-    """The model of a folder or hub name on the meta device, and its weights, read slice by slice:
-    the model is never whole in memory. dtype None keeps that of the file.
+    """Open the model of a directory or hub name on the meta device, and its weights for reading by
+    slices: the whole model is never in memory. dtype None keeps that of the file.
     """
     with open_folder(where, None, set()) as (folder, family, spec, foreign):
         dtype = dtype or dtype_of(foreign, family)
@@ -126,14 +126,16 @@ def open_weights(
         def read(name: str, slices: tuple[slice, ...]) -> Tensor:
             tensor = get(name, slices)
             if not tensor.is_floating_point():
-                raise ValueError(f"{folder}: {name} is of {tensor.dtype}, not of floats")
+                raise ValueError(
+                    f"{folder}: {name} has dtype {tensor.dtype}, not a floating-point dtype"
+                )
             return tensor.to(dtype)
 
         yield FolderWeights(model.eval(), shapes, read)
 
 
 def check_names(folder: Path, foreign: ForeignTensors, expected: set[str]) -> None:
-    """Raise ValueError for names that differ from the model's."""
+    """Raise ValueError for missing or unknown tensor names."""
     left = foreign.names - expected
     missing = expected - foreign.names
     if left or missing:
@@ -146,8 +148,8 @@ def check_tensor(folder: Path, name: str, stored: Sequence[int], shape: torch.Si
 
 
 def dtype_of(foreign: ForeignTensors, family: Family | None) -> torch.dtype:
-    """What a file's numbers are stored in; float32 where a row works on them, so that the way back
-    gives the same.
+    """Return the dtype of the file; float32 if a table row computes with the numbers, so that the
+    conversion can be inverted exactly.
     """
     if family is not None and any(
         isinstance(row, WeightRow) and row.transform == "less_one" for row in family.table
@@ -171,13 +173,14 @@ def fill_model(
         model.to_empty(device=device)
     except (RuntimeError, MemoryError):
         raise ValueError(
-            f"{folder}: {spec.parameter_count():,} parameters of {dtype} do not fit into memory"
+            f"{folder}: {spec.parameter_count():,} parameters of {dtype} do not fit into memory; "
+            f"give a smaller dtype or use a machine with more memory"
         ) from None
     state = model.state_dict()
     unknown = [f for f in new_parts if not any(is_new(n, {f}) for n in state)]
     if unknown:
         raise ValueError(
-            f"new_parts={set(unknown)}: the model has no such part; it has "
+            f"new_parts={set(unknown)}: the model has no such part; available: "
             f"{', '.join(sorted({n.split('.')[0] for n in state}))}"
         )
     with torch.no_grad():
@@ -202,9 +205,7 @@ def fill_model(
 
 
 def untie_if_separate(family: Family, spec: S.Spec, foreign: ForeignTensors) -> S.Spec:
-    """Whether a head is tied, the tensors decide: a config may say it is where the file holds
-    another table (T5 v1.1).
-    """
+    """Untie the head if the file has a separate table, although the config may say tied (T5 v1.1)."""
     if not isinstance(spec.head, S.LMHead) or not spec.head.tied:
         return spec
     rows = {

@@ -1,5 +1,5 @@
-"""The SHA-256 of every file of a model folder in our own layout: one that is not as it was written
-is found before it is used.
+"""Manifests of model directories: the SHA-256 of every file, to detect changes before a file is
+used.
 """
 
 import shutil
@@ -18,14 +18,14 @@ from ..support.storage import (
 
 SPEC_FILE = "weft.json"
 MANIFEST_FILE = "manifest.json"
-CURVE = "curve.svg"  # the last file of a finished run
+CURVE = "curve.svg"  # the last file that a finished run writes
 FINISHED_FILE = (
     "finished.json"  # of a finished run: the SHA-256s of its model's manifest and its log
 )
 
 
 def write_manifest(folder: Path) -> None:
-    """Of all files that the folder holds now."""
+    """Write the manifest of all files in the directory."""
     files = {
         str(path.relative_to(folder)): file_identity(str(path))
         for path in sorted(folder.rglob("*"))
@@ -40,9 +40,8 @@ def write_manifest(folder: Path) -> None:
 
 
 def publish_folder(new: Path, folder: Path) -> set[Path]:
-    """All files of a new folder in the place of an older one's, on the disk, weights as readable as
-    any file that is made here. The manifest goes first: of what is broken off between two files, it
-    tells.
+    """Move all files of a new directory over those of an older one, durably and with default
+    permissions. The manifest is moved first, so that it detects an interruption between two files.
     """
     files = sorted(
         (path.relative_to(new) for path in new.rglob("*") if path.is_file()),
@@ -54,7 +53,7 @@ def publish_folder(new: Path, folder: Path) -> set[Path]:
     for file in files:
         with named_os_errors(folder / file):
             if file.suffix == ".safetensors":
-                # its library makes files that only their owner can read
+                # the safetensors library creates files that only the owner can read
                 shutil.copymode(new / ".mode", new / file)
             (folder / file).parent.mkdir(exist_ok=True)
             publish(new / file, folder / file)
@@ -62,7 +61,9 @@ def publish_folder(new: Path, folder: Path) -> set[Path]:
 
 
 def find_damage(folder: Path) -> str | None:
-    """What is wrong with a model folder of a run; None where every file is as it was written."""
+    """Return a description of the first damaged file of a model directory; None if all files match
+    the manifest.
+    """
     if not (folder / MANIFEST_FILE).exists():
         return f"{folder / MANIFEST_FILE} is missing"
     try:
@@ -75,22 +76,22 @@ def find_damage(folder: Path) -> str | None:
     if not isinstance(files, dict) or any(
         Path(name).is_absolute() or ".." in Path(name).parts for name in files
     ):
-        return f"{folder / MANIFEST_FILE} is damaged: it names other files than those beside it"
+        return f"{folder / MANIFEST_FILE} is damaged: it names files outside of its directory"
     for name, sha256 in files.items():
-        if not (folder / name).is_file():  # a pipe or a device never ends
-            return f"{folder / name} is damaged: it is missing, or no file"
+        if not (folder / name).is_file():  # reading a pipe or a device may never end
+            return f"{folder / name} is missing or not a regular file"
         try:
             identity = file_identity(str(folder / name))
         except OSError as error:
             return f"{folder / name} is damaged: {error.strerror}"
         if identity != sha256:
-            return f"{folder / name} is damaged: its SHA-256 is not the manifest's"
+            return f"{folder / name} is damaged: its SHA-256 differs from the manifest"
     return None
 
 
 def verify_manifest(folder: Path) -> None:
-    """ValueError for a file of ours that is not as it was written; a folder without a manifest is
-    somebody else's.
+    """Raise ValueError for a file that differs from the manifest; directories without one are not
+    checked.
     """
     if (
         (folder / SPEC_FILE).exists()
@@ -98,23 +99,20 @@ def verify_manifest(folder: Path) -> None:
         and (wrong := find_damage(folder))
     ):
         raise ValueError(
-            f"{wrong}; make the folder again, that of a run with weft resume RUN; if you changed "
-            "the file yourself, "
-            f"delete {MANIFEST_FILE}"
+            f"{wrong}; recreate the directory (for a run: weft resume RUN); if you changed the "
+            f"file on purpose, delete {MANIFEST_FILE}"
         )
 
 
 def write_finished(run: Path) -> None:
-    """Record which model and which log a run ended with."""
+    """Record the hashes of a finished run's model and log."""
     files = {"model": run / "model" / MANIFEST_FILE, "log": run / "log.jsonl"}
     record = {name: file_identity(str(path)) for name, path in files.items() if path.is_file()}
     write_atomically(run / FINISHED_FILE, seal_json(record))
 
 
 def read_finished(run: Path) -> dict[str, Any]:
-    """Return what `write_finished` recorded; nothing of an unfinished run, or if the record is
-    damaged.
-    """
+    """Return the record of `write_finished`; empty for an unfinished run or a damaged record."""
     try:
         return unseal_json((run / FINISHED_FILE).read_text("utf-8"))
     except (ValueError, OSError):
@@ -122,9 +120,9 @@ def read_finished(run: Path) -> dict[str, Any]:
 
 
 def model_of_run(run: Path) -> Path | None:
-    """Return the model folder of a run; None for a run without one, and for one that has
-    checkpoints and is not finished: its newest checkpoint counts, and a model beside it is an
-    earlier one, or that of somebody else.
+    """Return the model directory of a run; None if there is none, or if the run has checkpoints and
+    is not finished: its newest checkpoint is used, since the directory may hold an older or foreign
+    model.
     """
     model = run / "model"
     goes_on = not (run / CURVE).exists() and any((run / "checkpoints").glob("step-*"))
@@ -132,9 +130,9 @@ def model_of_run(run: Path) -> Path | None:
 
 
 def check_model_of_run(folder: Path) -> None:
-    """Raise ValueError if the folder `model` of a finished run holds another model than the run
-    wrote. One that the user changed, and whose manifest they deleted, is allowed; a damaged one is
-    found by its manifest.
+    """Raise ValueError if the directory `model` of a finished run contains a model that the run did
+    not write. A model without a manifest, which the user changed on purpose, is allowed; the
+    manifest detects damage.
     """
     recorded = read_finished(folder.parent).get("model") if folder.name == "model" else None
     if recorded is None or not folder.is_dir():
@@ -146,9 +144,8 @@ def check_model_of_run(folder: Path) -> None:
         foreign = not (folder / SPEC_FILE).exists() and any(folder.iterdir())
     if foreign:
         raise ValueError(
-            f"{folder} is not the model that this run wrote; move it to another place, then make "
-            "the run's own again with "
-            f"weft resume {folder.parent}, or with the same weft tune command if that made it"
+            f"{folder} is not the model that this run wrote; move it away, then restore the "
+            f"run's model with weft resume {folder.parent}, or by repeating the weft tune command"
         )
 
 

@@ -1,5 +1,5 @@
-"""Writing model folders: the published layout of a family, or Weft's own. Safetensors and JSON
-only.
+"""Saving of model directories in the published layout of a family or Weft's own. Safetensors and
+JSON only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,13 +37,12 @@ from .manifest import SPEC_FILE, publish_folder, write_manifest
 from .tensor_files import INDEX, WEIGHTS, LazyTensors, in_memory, plan_files, write_tensors
 
 STALE_KEYS = {"transformers_version", "_name_or_path", "torch_dtype"}
-SHARD = 5_000_000_000  # bytes of a file
+SHARD = 5_000_000_000  # maximum bytes per file
 
 
 def read_as_saved(model: Model, weights: Callable[[str], Tensor]) -> None:
-    """Read the tensors of a model in the order in which
-    `save(model, …, to="weft", weights=weights)` does: what other ranks do meanwhile, where
-    `weights` gathers from all.
+    """Read the tensors of a model in the order of `save(model, …, to="weft", weights=weights)`, on
+    the other ranks if `weights` is a collective operation.
     """
     for names in plan_files(model.state_dict(), SHARD):
         for name in names:
@@ -65,21 +64,21 @@ def save(
     written one at a time.
 
     Args:
-        model: the model; of what `weft.open` returns, its `model`.
-        folder: a new or an empty folder.
-        to: "hf" for the published layout of its family, "weft" for our own names.
-        shard: the maximum number of bytes per file of weights.
-        tokenizer: the text of its tokenizer.json (default: that of the folder that the model was
-            loaded from).
-        transforms: what it sees of an image in evaluation (default: those of that folder).
-        chat_template: how its conversations are written (default: that of that folder).
+        model: the model, such as `weft.open(…).model`.
+        folder: a new or empty directory.
+        to: "hf" for the published layout of its family, "weft" for Weft's own layout.
+        shard: the maximum number of bytes per weight file.
+        tokenizer: the text of tokenizer.json (default: that of the directory from which the model
+            was loaded).
+        transforms: evaluation transforms of images (default: those of that directory).
+        chat_template: chat template of conversations (default: that of that directory).
         weights: reads a tensor by name, for a model on the meta device.
 
-    Returns:
-        The folder.
+    Returns: The directory.
 
     Raises:
-        ValueError: if no family can express the spec (`to="hf"`), or the folder holds other files.
+        ValueError: if no family can express the spec (`to="hf"`), or the directory contains other
+            files.
     """
     if not isinstance(model, Model):
         raise ValueError(
@@ -95,7 +94,7 @@ def save(
     if to == "hf" and (carried := tokenizer_without_config(model.origin)) is not None:
         spec = with_special_ids(spec, carried.special)
     plan = find_family(spec, model.family) if to == "hf" else None
-    # whole, before it takes an older one's place
+    # complete before it replaces an older one
     with (
         new_folder(folder),
         TemporaryDirectory(prefix=".weft-", dir=folder) as temporary,
@@ -136,9 +135,7 @@ def write_companions(
     transforms: Sequence[Transform] | None,
     chat_template: ChatTemplate | None,
 ) -> None:
-    """Write the files beside the weights: those of the folder that the model was loaded from, and
-    those that are given.
-    """
+    """Write the companion files: those of the original directory, and those that are given."""
     if model.origin is not None:
         copy_companion_files(model.origin, new, spec)
     if tokenizer is not None:
@@ -152,7 +149,7 @@ def write_companions(
 
 
 def remove_stale(folder: Path, written: set[Path]) -> None:
-    """Remove the weights and configs of an older model that this one did not replace."""
+    """Remove weights and configs of an older model that were not overwritten."""
     for old in (
         *folder.glob("model-?????-of-?????.safetensors"),
         *(folder / n for n in (WEIGHTS, INDEX, CONFIG_FILE, SPEC_FILE)),
@@ -163,9 +160,7 @@ def remove_stale(folder: Path, written: set[Path]) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """The folder, made with its parents where they are missing; after an error those that are still
-    empty are gone again.
-    """
+    """Create the directory and its parents; after an error, remove those that are empty."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -178,8 +173,8 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 
 def merged_config(family: Family, spec: S.Spec, model: Model) -> dict[str, Any]:
-    """Return config.json: the fields of the original beside those of the spec, but never one that
-    runs code.
+    """Return config.json: the fields of the spec and of the original config, without fields that
+    run code.
     """
     origin_config = (
         read_json_object(model.origin, CONFIG_FILE)
@@ -195,7 +190,9 @@ def merged_config(family: Family, spec: S.Spec, model: Model) -> dict[str, Any]:
 
 
 def write_cross_encoder(spec: S.Spec, tensors: LazyTensors, folder: Path) -> None:
-    """A head for which transformers has no class, as sentence-transformers' CrossEncoder has it."""
+    """Write a head without a transformers class in the format of sentence-transformers'
+    CrossEncoder.
+    """
     assert isinstance(spec.head, S.ClassifierHead)
     learned = getattr(spec.source, "positions", None)
     for file, plain in cross_encoder_files(

@@ -1,6 +1,4 @@
-"""The tensors of a folder's files, under the names that they have there; each is read when it is
-asked for.
-"""
+"""Lazy reading of the tensors in a directory of safetensors files."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,8 +19,8 @@ from .tensor_files import INDEX, WEIGHTS
 
 
 def read_tensors(folder: Path, open_files: ExitStack, under: str = "") -> ForeignTensors:
-    """One file, or shards named by an index; only siblings of the index are opened. `under`: those
-    of a folder inside, as "2_Dense/".
+    """Open one file, or shards named by an index; only siblings of the index are opened. `under`
+    selects a subdirectory, such as "2_Dense/".
     """
     index = read_index(folder, under)
     paths = {
@@ -39,15 +37,14 @@ def read_tensors(folder: Path, open_files: ExitStack, under: str = "") -> Foreig
     lost = sorted(set(index or ()) - set(where))
     if lost:
         raise ValueError(
-            f"{folder / under / INDEX} names tensors that its files do not hold: "
-            f"{', '.join(lost[:12])}"
+            f"{folder / under / INDEX} names tensors that its files lack: {', '.join(lost[:12])}"
         )
 
     def get(name: str, slices: tuple[slice, ...] | None = None) -> Tensor:
         file = handles[where[name]]
         try:
             tensor: Tensor = file.get_slice(name)[slices] if slices else file.get_tensor(name)
-        except Exception as error:  # of a type that torch does not have
+        except Exception as error:  # such as a dtype that torch does not have
             raise ValueError(
                 f"{folder / under / where[name]}: {name} cannot be read: {error}"
             ) from None
@@ -70,7 +67,7 @@ def open_tensors(path: Path, open_files: ExitStack) -> Any:
 
 
 def read_index(folder: Path, under: str) -> dict[str, str] | None:
-    """Return the file of each tensor; None where all are in one file."""
+    """Return the file of each tensor; None if there is one file without an index."""
     if find_file(folder, under + INDEX):
         index = read_json_object(folder, under + INDEX, MAX_TABLE_BYTES).get("weight_map")
         files = list(index.values()) if isinstance(index, dict) else [index]
@@ -81,27 +78,27 @@ def read_index(folder: Path, under: str) -> dict[str, str] | None:
                 or not file.endswith(".safetensors")
             ):
                 raise ValueError(
-                    f"{folder / under / INDEX} names {file!r}; only .safetensors files beside it "
-                    "may be named"
+                    f"{folder / under / INDEX} names {file!r}; only .safetensors files in the "
+                    f"same directory are allowed"
                 )
         assert isinstance(index, dict)
         return index
     if find_file(folder, under + WEIGHTS):
         return None
     old = [path.name for pattern in ("*.bin", "*.pt") for path in folder.glob(pattern)]
-    way_out = (
-        f"; {old[0]} is a pickle, which Weft never opens: convert it to safetensors first"
+    hint = (
+        f"; {old[0]} is a pickle, which Weft never opens; convert it to safetensors first"
         if old
         else ""
     )
-    raise ValueError(f"{folder / under} holds no {WEIGHTS}{way_out}")
+    raise ValueError(f"{folder / under} contains no {WEIGHTS}{hint}")
 
 
 def with_cross_encoder_map(
     foreign: ForeignTensors, family: Family, spec: S.Spec, folder: Path, open_files: ExitStack
 ) -> ForeignTensors:
-    """A CrossEncoder's linear map, which lies in a folder of its own, under the name that the
-    family's table has for it.
+    """Add a CrossEncoder's linear map, which is stored in a separate directory, under its name in
+    the family's table.
     """
     modules = (
         read_modules(folder)

@@ -1,5 +1,5 @@
-"""Safetensors files that are written one tensor at a time: memory for the largest tensor is enough,
-however large the model is.
+"""Streaming writer of safetensors files: one tensor at a time, so that memory holds only the
+largest tensor.
 """
 
 import json
@@ -12,7 +12,7 @@ from torch import Tensor
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-ALIGNMENT = 8  # of the first tensor, in bytes from the beginning of the file
+ALIGNMENT = 8  # alignment of the first tensor in bytes
 # in the order in which the safetensors library writes them: wide types first, so that every tensor
 # is aligned
 DTYPES = {
@@ -31,8 +31,8 @@ TYPE_ORDER = {dtype: place for place, dtype in enumerate(DTYPES)}
 
 
 class LazyTensors(NamedTuple):
-    """Tensors that are read one at a time: their names, shapes and types, on any device, and a
-    function that returns one of them.
+    """Tensors that are read one at a time: names, shapes and dtypes, and a function that returns
+    one tensor.
     """
 
     like: Mapping[str, Tensor]
@@ -44,8 +44,8 @@ def in_memory(tensors: Mapping[str, Tensor]) -> LazyTensors:
 
 
 def plan_files(like: Mapping[str, Tensor], shard: int) -> list[list[str]]:
-    """Return the names of the tensors of each file, of at most `shard` bytes unless a single tensor
-    has more.
+    """Return the tensor names of each file; files have at most `shard` bytes unless a single tensor
+    is larger.
     """
     files: list[list[str]] = [[]]
     room = shard
@@ -86,8 +86,8 @@ def write_tensor_file(path: Path, names: list[str], tensors: LazyTensors) -> Non
         like = tensors.like[name]
         if like.dtype not in DTYPES:
             raise ValueError(
-                f"{name} is {like.dtype}, which Weft does not write; convert the model to float32 "
-                "or bfloat16"
+                f"{name} has dtype {like.dtype}, which cannot be written; convert the model to "
+                f"float32 or bfloat16"
             )
         begin = end
         end = end + like.nbytes

@@ -83,8 +83,8 @@ class MaskedLMPreprocess(Preprocess):
         )
         if task.masking_unit != "tokens" and meta.is_continuation is None:
             raise ValueError(
-                f"masking_unit = {task.masking_unit!r} needs whole words, which this tokenizer "
-                'does not tell; use "tokens"'
+                f"masking_unit = {task.masking_unit!r} needs word boundaries, which this tokenizer "
+                'does not mark; use "tokens"'
             )
         self.segments = (
             task.input_format in PAIRS

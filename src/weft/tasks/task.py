@@ -143,9 +143,9 @@ def task_for_model(
     kind: type[TaskImplementation] = implementation(task)
     if kind.predict is TaskImplementation.predict:
         raise ValueError(
-            f"{opened.name} was trained with {type(task).__name__}, which makes no "
-            "predictions; its loss is in the log of the run; fine-tune the model with weft tune "
-            "and evaluate that"
+            f"{opened.name} was trained with {type(task).__name__}, which makes no predictions; "
+            f"see log.jsonl for its loss, or fine-tune the model with weft tune and evaluate the "
+            f"result"
         )
     return kind(task, TaskContext(opened.model.spec, info, seed, model=opened.model))
 

@@ -1,1 +1,3 @@
-"""Folders that transformers and sentence-transformers open, in both directions, and the hub."""
+"""Import and export of transformers and sentence-transformers directories, and the Hugging Face
+hub.
+"""

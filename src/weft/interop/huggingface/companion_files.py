@@ -1,5 +1,5 @@
-"""What lies beside the weights, so that other libraries read texts and images, and generate, as we
-do.
+"""Files next to the weights: tokenizer, image processor, generation and pooling configs for other
+libraries.
 """
 
 import json
@@ -34,7 +34,7 @@ CHAT_TEMPLATE = "chat_template.jinja"
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 GENERATION = "generation_config.json"
-# keys that make a folder run its own code: never written
+# keys that make libraries run code from the directory: never written
 CODE_KEYS = {
     "auto_map",
     "custom_pipelines",
@@ -44,8 +44,8 @@ NEW_TOKENS = 128  # the default of weft generate
 
 
 def copy_companion_files(origin: Path, folder: Path, spec: S.Spec) -> None:
-    """The files of an earlier folder that are still true of a model: those of its tokenizer unless
-    it has another, how to generate where it generates, how to pool where it has no head.
+    """Copy the files of the original directory that still apply: tokenizer files unless the model
+    has another tokenizer, the generation config if it generates, pooling modules if it has no head.
     """
     has_own_tokenizer = (
         (folder / TOKENIZER).exists()
@@ -62,7 +62,7 @@ def copy_companion_files(origin: Path, folder: Path, spec: S.Spec) -> None:
         if path := find_file(origin, file):
             (folder / file).parent.mkdir(exist_ok=True)
             shutil.copyfile(path, folder / file)
-            # what is private stays so
+            # keep the file permissions
             (folder / file).chmod((folder / file).stat().st_mode & (path.stat().st_mode | 0o600))
             if (
                 file.endswith("_config.json")
@@ -88,8 +88,8 @@ def write_json(path: Path, plain: Any) -> None:
 def with_special_ids(
     spec: S.Spec, tokenizer_ids: dict[str, int], start: int | None = None
 ) -> S.Spec:
-    """Return the spec with the ids that it lacks: those of the tokenizer's special tokens, and the
-    decoder start.
+    """Return the spec with missing ids filled in: the tokenizer's special tokens and the decoder
+    start.
     """
     special_tokens = spec.special_tokens
     ids = {
@@ -112,7 +112,9 @@ def with_special_ids(
 
 
 def with_end_of_turn(spec: S.Spec, template: R.ChatTemplate, tokenizer: str) -> S.Spec:
-    """Return the spec in which an answer ends where its turn does, if that is a token."""
+    """Return the spec with the template's end-of-turn token as an end token, if it is a single
+    token.
+    """
     end = tokenizers.Tokenizer.from_str(tokenizer).token_to_id(template.end)
     if end is None:
         return spec
@@ -120,7 +122,7 @@ def with_end_of_turn(spec: S.Spec, template: R.ChatTemplate, tokenizer: str) -> 
 
 
 def tokenizer_without_config(folder: Path | None) -> Tokenizer | None:
-    """The tokenizer of a folder in which no tokenizer_config.json says how to read it."""
+    """Return the tokenizer of a directory without tokenizer_config.json."""
     alone = (
         folder is not None
         and find_file(folder, TOKENIZER)
@@ -130,8 +132,8 @@ def tokenizer_without_config(folder: Path | None) -> Tokenizer | None:
 
 
 def tokenizer_config(spec: S.Spec, tokenizer: Tokenizer) -> dict[str, Any]:
-    """tokenizer_config.json: the class that takes tokenizer.json as it is, whatever the model's
-    type; special tokens; what the model takes.
+    """tokenizer_config.json: a class that reads tokenizer.json unchanged for any model type, the
+    special tokens, and the model's inputs.
     """
     names = {mark: tokenizer.inner.id_to_token(i) for mark, i in tokenizer.special.items()}
     roles = {
@@ -146,7 +148,7 @@ def tokenizer_config(spec: S.Spec, tokenizer: Tokenizer) -> dict[str, Any]:
     segments = isinstance(spec.source, S.Tokens) and (spec.source.token_types or 1) > 1
     learned = getattr(spec.source, "positions", None)
     length = learned.count if isinstance(learned, S.LearnedPositions) else spec.context_length
-    # what is added comes after the last token
+    # added tokens come after the last token
     generates = spec.encoder is None and isinstance(spec.head, S.LMHead)
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -176,7 +178,9 @@ def generation_config(spec: S.Spec) -> dict[str, Any]:
 
 
 def add_missing_files(folder: Path, spec: S.Spec, ours: bool) -> None:
-    """What a folder in Hugging Face's layout lacks; `ours`: a model that comes from none."""
+    """Write missing files of a directory in Hugging Face's layout; `ours`: the model was not loaded
+    from one.
+    """
     tokenizer = tokenizer_without_config(folder)
     if tokenizer is not None:
         write_json(folder / TOKENIZER_CONFIG, tokenizer_config(spec, tokenizer))

@@ -1,4 +1,6 @@
-"""Weight tables at work: names and shapes of ours to theirs and back, every key accounted for."""
+"""Weight conversion with a family's weight table: names and shapes in both directions, with every
+key accounted for.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -16,14 +18,14 @@ from ..tensor_files import LazyTensors
 
 
 class ForeignTensors(NamedTuple):
-    """The tensors of the other side: their names, and one at a time, or a slice of one, on
-    request.
+    """The tensors of a published model: their names, and lazy access to each tensor or a slice of
+    it.
     """
 
     names: set[str]
     get: Callable[..., Tensor]  # (name), or (name, slices)
-    size: int = 0  # bytes of its files
-    shape: Callable[[str], list[int]] = lambda name: []  # without reading it
+    size: int = 0  # bytes of all files
+    shape: Callable[[str], list[int]] = lambda name: []  # without reading the tensor
 
 
 class BoundRow(NamedTuple):
@@ -49,7 +51,7 @@ def from_theirs(
         return [torch.stack(theirs)]
     if b.how == "transposed" and theirs[0].dim() == 2:
         theirs = [t.T for t in theirs]
-    if b.how == "by_head":  # stored head by head: its q, k and v, then the next
+    if b.how == "by_head":  # stored per head: q, k and v of the first, then of the next
         return [p.flatten(0, 1) for p in theirs[0].unflatten(0, (heads, 3, -1)).unbind(1)]
     if b.how == "less_one":  # stored as the distance from 1 (Gemma)
         return [t.double() + 1 for t in theirs]
@@ -87,7 +89,7 @@ def fill_indices(name: str, index: tuple[str, ...]) -> str:
 
 
 def without_prefix(table: WeightTable, prefix: str) -> WeightTable:
-    """The table of a bare model's file, whose names lack the prefix."""
+    """Return the table for the file of a bare model, whose names lack the prefix."""
 
     def bare(name: str) -> str:
         return name.removeprefix(prefix)
@@ -113,7 +115,7 @@ def as_tuple(some: str | tuple[str, ...]) -> tuple[str, ...]:
 def bind_rows(
     table: WeightTable, shapes: Mapping[str, torch.Size], kinds: set[str]
 ) -> Iterator[BoundRow]:
-    """Every row that says something about these tensors of ours, once for each index."""
+    """Yield every row that matches our tensors, once per index."""
     for row in table:
         if not isinstance(row, WeightRow) or (
             row.only_for and not kinds & set(row.only_for.split())
@@ -134,8 +136,8 @@ def bind_rows(
 
 
 def part_kinds(spec: S.Spec) -> set[str]:
-    """What a row's `when` may ask for: the head's kind ("Plain…" without a transform) and those of
-    the feed-forward layers.
+    """Return the conditions that a row may name: the head's kind ("Plain…" without a transform) and
+    those of the feed-forward layers.
     """
     head = type(spec.head).__name__
     plain = set() if getattr(spec.head, "transform", None) else {f"Plain{head}"}
@@ -154,9 +156,7 @@ def head_count(spec: S.Spec) -> int:
 
 
 class ImportPlan:
-    """Which rows of a family's table fill which tensors of ours, from the names of both sides
-    alone.
-    """
+    """The assignment of table rows to our tensors, computed from the names of both sides."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class ImportPlan:
         self.foreign = foreign
         self.new_parts = new_parts
         self.heads = head_count(spec)
-        self.rows: dict[str, BoundRow] = {}  # of each tensor of ours, row by row
+        self.rows: dict[str, BoundRow] = {}  # per tensor of ours
         for row in bind_rows(self.table, shapes, part_kinds(spec)):
             has_tensors = all(t in foreign.names for t in row.theirs)
             if (
@@ -183,8 +183,8 @@ class ImportPlan:
                 self.rows |= dict.fromkeys(row.ours, row)
 
     def check_complete(self) -> None:
-        """Every foreign key is claimed or skipped with a reason, every tensor of ours filled or
-        new.
+        """Check that every foreign key is claimed or skipped with a reason, and every tensor of
+        ours is filled or new.
         """
         left = self.foreign.names - {t for row in self.rows.values() for t in row.theirs}
         left -= {n for n in left if skip_reason(n, self.table, self.new_parts, self.foreign)}
@@ -198,7 +198,7 @@ class ImportPlan:
             self.read_row(b, lambda name: torch.empty(self.foreign.shape(name), device="meta"))
 
     def read_row(self, b: BoundRow, get: Callable[[str], Tensor] | None = None) -> list[Tensor]:
-        """Return the whole tensors of ours that a row fills."""
+        """Return the tensors of ours that a row fills."""
         get = get or self.foreign.get
         our_shapes = [self.shapes[o] for o in b.ours]
         try:
@@ -206,15 +206,14 @@ class ImportPlan:
             assert all(p.shape == w for p, w in zip(parts, our_shapes, strict=True))
         except (AssertionError, RuntimeError):
             raise ValueError(
-                f"{', '.join(b.theirs[:3])}: of shape {tuple(get(b.theirs[0]).shape)}, does not "
-                "fit "
-                f"{', '.join(b.ours)} of shape {', '.join(str(tuple(w)) for w in our_shapes)}"
+                f"{', '.join(b.theirs[:3])}: shape {tuple(get(b.theirs[0]).shape)} does not "
+                f"match {', '.join(b.ours)} of shape {', '.join(str(tuple(w)) for w in our_shapes)}"
             ) from None
         return parts
 
     def read(self, name: str, slices: tuple[slice, ...]) -> Tensor:
-        """Return a slice of a tensor of ours. Only its bytes are read where the row renames,
-        stacks, joins rows or transposes.
+        """Return a slice of a tensor of ours. Rows that rename, stack, join rows or transpose read
+        only the bytes of the slice.
         """
         b = self.rows[name]
         if b.how == "stacked":
@@ -238,7 +237,7 @@ def import_weights(
     foreign: ForeignTensors,
     new_parts: set[str],
 ) -> Iterator[tuple[str, Tensor]]:
-    """Our tensors from theirs, row by row."""
+    """Return our tensors, converted from theirs."""
     plan = ImportPlan(family, spec, shapes, foreign, new_parts)
     for b in dict.fromkeys(plan.rows.values()):
         yield from zip(b.ours, plan.read_row(b), strict=True)
@@ -252,7 +251,7 @@ def is_new(name: str, new_parts: set[str]) -> bool:
 def skip_reason(
     name: str, table: WeightTable, new_parts: set[str], foreign: ForeignTensors
 ) -> str | None:
-    """Why a foreign tensor may be left out."""
+    """Return why a foreign tensor may be skipped, or None."""
     for row in table:
         matches = (
             [m for t in as_tuple(row.theirs) if (m := name_pattern(t).match(name))]
@@ -272,7 +271,7 @@ def skip_reason(
             match = name_pattern(row.theirs).match(name)
             other = fill_indices(row.of, match.groups() if match else ())
             if other in foreign.names and not torch.equal(foreign.get(name), foreign.get(other)):
-                raise ValueError(f"{name} should be the same tensor as {other}, but differs")
+                raise ValueError(f"{name} must equal {other}, to which it is tied, but differs")
             return f"the same as {other}"
     return None
 
@@ -283,7 +282,9 @@ def describe_unmatched(left: list[str], missing: list[str]) -> str:
 
     problems = []
     if left:
-        problems.append(f"the file holds {len(left)} tensors that no row claims: {few(left)}")
+        problems.append(
+            f"the file has {len(left)} tensors that the family's table does not know: {few(left)}"
+        )
     if missing:
         parts = sorted({n.split(".")[0] for n in missing})
         problems.append(
@@ -294,8 +295,8 @@ def describe_unmatched(left: list[str], missing: list[str]) -> str:
 
 
 def export_weights(family: Family, spec: S.Spec, ours: LazyTensors, bare: bool) -> LazyTensors:
-    """Their tensors from ours; every tensor of ours is written exactly once. Those of one row are
-    computed together.
+    """Return their tensors, converted from ours; every tensor of ours is written exactly once.
+    Tensors of one row are computed together.
     """
     table = without_prefix(family.table, family.prefix) if bare else family.table
     shapes = {n: t.shape for n, t in ours.like.items()}
@@ -315,7 +316,7 @@ def export_weights(family: Family, spec: S.Spec, ours: LazyTensors, bare: bool) 
         )
     current: dict[
         str, Tensor
-    ] = {}  # of the rows at hand, such as the experts of a layer: what is not written yet
+    ] = {}  # computed but not yet written, such as other experts of a layer
 
     def read(name: str) -> Tensor:
         if name not in current:

@@ -1,5 +1,5 @@
-"""What a folder says it holds, read from its JSON alone: no torch, so that `weft show FOLDER`
-answers at once.
+"""Description of a model directory from its JSON files, without torch, so that `weft show` starts
+fast.
 """
 
 from pathlib import Path
@@ -17,28 +17,29 @@ CONFIG_FILE = "config.json"
 
 
 def read_folder(folder: Path) -> tuple[Family | None, S.Spec]:
-    """What a folder holds: a spec, and the family whose names its tensors have (None: our own)."""
+    """Return the family and the spec of a model directory; the family is None for Weft's own
+    layout.
+    """
     check_model_of_run(folder)
     if find_file(folder, SPEC_FILE):
         verify_manifest(folder)
         return None, read_spec(folder)
     if not find_file(folder, CONFIG_FILE):
         raise ValueError(
-            f"{folder} holds neither {CONFIG_FILE} nor {SPEC_FILE}; give a folder with one of them"
+            f"{folder} contains neither {CONFIG_FILE} nor {SPEC_FILE}; give a directory with one "
+            f"of them"
         )
     config = read_json_object(folder, CONFIG_FILE)
     kind = config.get("model_type")
     families_of_type = [f for f in families() if f.model_type and f.model_type == kind]
     if not families_of_type:
         raise ValueError(
-            f"{folder / CONFIG_FILE}: model type {kind!r} is not known; Weft reads "
+            f"{folder / CONFIG_FILE}: model type {kind!r} is not supported; available: "
             f"{', '.join(sorted({f.model_type for f in families() if f.model_type}))}; "
-            f"give a family of your own with --code FILE"
+            f"or register a family and pass its file with --code FILE"
         )
     problems = []
-    for (
-        family
-    ) in families_of_type:  # t5 and t5 v1.1 share a model type: the first that reads it exactly
+    for family in families_of_type:  # t5 and t5 v1.1 share a model type: take the first exact match
         try:
             spec = family.from_config(config)
             family.to_config(spec)
@@ -53,12 +54,12 @@ def read_folder(folder: Path) -> tuple[Family | None, S.Spec]:
 
 
 def cross_encoder_head(folder: Path, config: dict[str, Any], spec: S.Spec) -> S.Spec:
-    """The spec with a head that lies apart from the weights: a CrossEncoder's pooling and linear
-    map.
+    """Return the spec with the head of a CrossEncoder, whose pooling and linear map are in separate
+    files.
     """
     try:
         modules = read_modules(folder) if isinstance(spec.head, S.NoHead) else None
-    except ValueError:  # modules that only weft embed reads
+    except ValueError:  # modules that only weft embed supports
         return spec
     if modules is None or modules.dense is None:
         return spec
@@ -81,32 +82,32 @@ def read_spec(folder: Path) -> S.Spec:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(spec, S.Spec):
-        raise ValueError(f"{path} holds a {type(spec).__name__}, not a Spec")
+        raise ValueError(f"{path} contains a {type(spec).__name__}, not a Spec")
     return spec
 
 
 def check_output_folder(out: Path, overwrite: bool) -> None:
-    """Only a new or an empty folder is written to, or where that is asked for a model's: a slip of
-    the finger must not cost anyone's files.
+    """Raise ValueError unless the directory is new or empty or, with `overwrite`, holds a model.
+    This protects other files from typing errors.
     """
     if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; give a folder to write")
+        raise ValueError(f"{out} is a file; give a directory")
     existing = {p.name for p in out.iterdir()} if out.exists() else set()
     if existing and not (
         existing & {"config.json", "weft.json"}
         and any(name.endswith(".safetensors") for name in existing)
     ):
-        raise ValueError(f"{out} is not empty and holds no model; give a new or an empty folder")
+        raise ValueError(f"{out} is not empty and contains no model; give a new or empty directory")
     if existing and not overwrite:
         raise ValueError(
-            f"{out} holds a model; give a new or an empty folder, or replace this model with "
-            "--overwrite"
+            f"{out} contains a model; give a new or empty directory, or replace the model with "
+            f"--overwrite"
         )
 
 
 def folder_summary(folder: Path, spec: S.Spec) -> dict[str, Any]:
-    """What a model folder holds; the loaded spec counts, since tensors may say more than a config
-    (a head that is not tied).
+    """Return a summary of a model directory from the loaded spec, since tensors may override the
+    config (an untied head).
     """
     family = read_folder(folder)[0]
     files = {p.name: p.stat().st_size for p in sorted(folder.iterdir()) if p.is_file()}

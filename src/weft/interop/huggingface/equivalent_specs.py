@@ -1,8 +1,8 @@
-"""The same function said otherwise, exactly: so that a model leaves as a family whose files can say
-no other way.
+"""Exact rewriting of specs, to export models through families that express the same function
+differently.
 
-A rewriting takes a spec and each of its tensors to an equivalent spec and its tensors. What is new
-is a bias of zeros.
+A rewriting maps a spec and its tensors to an equivalent spec and its tensors. New tensors are zero
+biases.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from ...nn.model import build_on_meta
 from ..tensor_files import LazyTensors
 from .sentence_transformers import POOLINGS
 
-Change = Callable[[str, Tensor], Tensor]  # of a tensor and its name
+Change = Callable[[str, Tensor], Tensor]  # (name, tensor) -> tensor
 
 
 def keep_tensors(spec: S.Spec) -> Change:
@@ -28,12 +28,12 @@ def keep_tensors(spec: S.Spec) -> Change:
 
 
 class Rewrite(NamedTuple):
-    spec: Callable[[S.Spec], S.Spec | None]  # None: there is nothing to rewrite, or no way to
+    spec: Callable[[S.Spec], S.Spec | None]  # returns None if not applicable
     tensors: Callable[[S.Spec], Change] = keep_tensors
 
 
 def map_values(thing: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """A spec with every value in it changed."""
+    """Apply a function to every value in a spec."""
 
     def walk(plain: Any) -> Any:
         if isinstance(plain, dict):
@@ -62,8 +62,8 @@ def logit_bias(spec: S.Spec) -> S.Spec | None:
     )
 
 
-# Sines before cosines. A model is the same when the numbers of its vectors change places, in
-# everything that reads or writes them.
+# Sines before cosines. A model is equivalent after a permutation of its channels in every layer #
+# that reads or writes them.
 
 
 def sines_first(spec: S.Spec) -> S.Spec | None:
@@ -90,7 +90,7 @@ def permute_channels(spec: S.Spec) -> Change:
         if dim is not None:
             return t.index_select(dim, order.to(t.device))
         assert facts[name].role in (Role.BIAS, Role.POSITION_BIAS), (
-            f"{name}: whether it reads or writes the vectors is not known"
+            f"{name}: unknown whether it reads or writes the channels"
         )
         return t
 
@@ -126,11 +126,11 @@ def move_position_rows(spec: S.Spec) -> Change:
     return one
 
 
-# Fixed positions of patches, which their file holds as a table
+# Fixed positions of patches, which the published file stores as a table
 
 
 def as_learned_positions(spec: S.Spec) -> S.Spec | None:
-    """Say the table of sinusoids as ViT says its own, as an encoder after MAE is published
+    """Store the table of sinusoids as a learned table, as MAE encoders are published
     (arXiv:2111.06377).
     """
     patches = spec.source
@@ -143,11 +143,11 @@ def as_learned_positions(spec: S.Spec) -> S.Spec | None:
     return S.replace(spec, source=S.replace(patches, positions=table))
 
 
-# A head that transformers has no class for, apart from the rest (`interop.modules`)
+# A head without a transformers class, in separate files (`sentence_transformers`)
 
 
 def without_head(pooler: S.HeadTransform | None) -> Callable[[S.Spec], S.Spec | None]:
-    """The vectors alone; a pooler that a file must have is of zeros."""
+    """Remove the head; a pooler that the file requires is filled with zeros."""
 
     def change(spec: S.Spec) -> S.Spec | None:
         can_be_separate = (
@@ -164,7 +164,7 @@ def without_head(pooler: S.HeadTransform | None) -> Callable[[S.Spec], S.Spec | 
     return change
 
 
-# What only training does
+# Options that affect training only
 
 
 def without_drop_path(spec: S.Spec) -> S.Spec:
@@ -183,13 +183,11 @@ REWRITINGS = (
 )
 
 
-# A family that can say it
+# Search for a family
 
 
 class ExportPlan(NamedTuple):
-    """The family that a model is exported as, the spec in its terms, and how the tensors are
-    converted.
-    """
+    """The family of an export, the rewritten spec, and the conversion of the tensors."""
 
     family: Family
     spec: S.Spec
@@ -216,7 +214,7 @@ class ExportPlan(NamedTuple):
 
 
 def equivalent_specs(spec: S.Spec) -> Iterator[tuple[S.Spec, tuple[tuple[Rewrite, S.Spec], ...]]]:
-    """The spec itself, then what it can be rewritten to, the fewest steps first."""
+    """Yield the spec, then its rewritings in order of the number of steps."""
     useful = [step for step in REWRITINGS if step.spec(spec) not in (None, spec)]
     for count in range(len(useful) + 1):
         for chosen in combinations(useful, count):
@@ -229,7 +227,7 @@ def equivalent_specs(spec: S.Spec) -> Iterator[tuple[S.Spec, tuple[tuple[Rewrite
 
 
 def find_family(s: S.Spec, hint: str | None = None) -> ExportPlan:
-    """The family that can say this spec, or one that does the same, in its own config.json."""
+    """Return a family that can express this spec or an equivalent one in config.json."""
     families_by_hint = sorted((f for f in families() if f.model_type), key=lambda f: f.name != hint)
     for spec, steps in equivalent_specs(s):
         for family in families_by_hint:
@@ -246,7 +244,7 @@ def find_family(s: S.Spec, hint: str | None = None) -> ExportPlan:
 
 
 def nearest_family(s: S.Spec, known: list[Family]) -> str:
-    """The family with the fewest fields that differ, and these with both values."""
+    """Return the family with the fewest different fields, and both values of each."""
     candidates = [
         (len(gap), order, family.name, gap)
         for order, family in enumerate(known)

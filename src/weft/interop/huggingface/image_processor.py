@@ -1,6 +1,4 @@
-"""preprocessor_config.json: what a model sees of an image in evaluation, for other libraries and
-back.
-"""
+"""Conversion between evaluation transforms and preprocessor_config.json."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +17,11 @@ RESAMPLE = {"nearest": 0, "bilinear": 2, "bicubic": 3}  # Pillow's numbers
 def image_processor_config(
     spec: S.Patches, transforms: Sequence[R.Transform] | None = None
 ) -> dict[str, Any]:
-    """Write evaluation transforms in Hugging Face's words.
+    """Convert evaluation transforms to a Hugging Face image processor config.
 
     Args:
         spec: the model's input.
-        transforms: what evaluation does; None: the usual.
+        transforms: evaluation transforms (default: those of the model's input).
     """
     steps = usual_transforms(spec.image_size) if transforms is None else transforms
     steps = fit_to_size(steps, spec.image_size)
@@ -38,7 +36,9 @@ def image_processor_config(
 
 
 def detection_processor_config(transforms: Sequence[R.Transform]) -> dict[str, Any]:
-    """Write evaluation transforms of images of any size in Hugging Face's words."""
+    """Convert evaluation transforms for images of any size to a Hugging Face image processor
+    config.
+    """
     return {
         "image_processor_type": "DetrImageProcessor",
         **resize_config(transforms, R.Resize(size=800, max_size=1333)),
@@ -48,7 +48,7 @@ def detection_processor_config(transforms: Sequence[R.Transform]) -> dict[str, A
 
 
 def resize_config(steps: Sequence[R.Transform], usual: R.Resize) -> dict[str, Any]:
-    """Return what is said of the size; `usual` stands there where nothing is resized."""
+    """Return the config of the resize step; `usual` is the default without one."""
     resizes = [step for step in steps if isinstance(step, R.Resize)]
     resize = (resizes or [usual])[0]
     size: dict[str, int]
@@ -77,10 +77,10 @@ def pixel_config(steps: Sequence[R.Transform], channels: int) -> dict[str, Any]:
 
 
 def transforms_from_config(config: dict[str, Any]) -> tuple[R.Transform, ...]:
-    """Return what a preprocessor_config.json says.
+    """Return the transforms of a preprocessor_config.json.
 
     Raises:
-        ValueError: for what cannot be read.
+        ValueError: for unsupported settings.
     """
     steps: list[R.Transform] = []
     if config.get("do_resize", True) and "size" in config:
@@ -104,7 +104,7 @@ def transforms_from_config(config: dict[str, Any]) -> tuple[R.Transform, ...]:
 
 
 def read_size(size: Any) -> int | tuple[int, int]:
-    """One number is both sides, as in the oldest files without `max_size`."""
+    """Parse a size; one number sets both sides, as in old files without `max_size`."""
     if isinstance(size, int):
         return size, size
     if "shortest_edge" in size:
@@ -113,11 +113,11 @@ def read_size(size: Any) -> int | tuple[int, int]:
 
 
 def image_transforms(folder: Path, spec: S.Spec) -> tuple[R.Transform, ...]:
-    """Return what the model of a folder sees of an image: as its preprocessor_config.json says;
-    without one, the usual.
+    """Return the evaluation transforms of a model directory: those of preprocessor_config.json, or
+    the default.
 
     Raises:
-        ValueError: for a file that cannot be read.
+        ValueError: for an unreadable file.
     """
     if find_file(folder, IMAGES):
         try:
@@ -126,4 +126,4 @@ def image_transforms(folder: Path, spec: S.Spec) -> tuple[R.Transform, ...]:
             raise ValueError(f"{folder / IMAGES} cannot be read: {error}") from None
     if isinstance(spec.source, S.Patches):
         return usual_transforms(spec.source.image_size)
-    return (R.Normalize(),)  # through convolutions, images of any size
+    return (R.Normalize(),)  # convolutions accept images of any size

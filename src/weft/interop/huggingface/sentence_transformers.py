@@ -1,4 +1,4 @@
-"""sentence-transformers' files: how one vector is made of a text's. JSON alone, no torch."""
+"""Reading and writing sentence-transformers' pooling files. JSON only, without torch."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,22 +19,22 @@ OLDER = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-SCORES = "scores"  # what a Dense module of a CrossEncoder writes
+SCORES = "scores"  # output key of a CrossEncoder's Dense module
 
 
 class PoolingModules(NamedTuple):
-    """What comes after the vectors of the tokens."""
+    """The modules after the transformer."""
 
-    pooling: str  # as `model.head.pooling` names it
+    pooling: str  # a value of ClassifierHead.pooling
     normalise: bool = False
-    length: int | None = None  # tokens of a text at most
-    dense: str | None = None  # the folder of a classifier's linear map
+    length: int | None = None  # maximum number of tokens
+    dense: str | None = None  # directory of a classifier's linear map
     outputs: int = 0
     bias: bool = True
 
 
 def read_modules(folder: Path) -> PoolingModules | None:
-    """What modules.json and the files that it names say; None without one."""
+    """Return the content of modules.json and its module configs; None without one."""
     if not find_file(folder, MODULES):
         return None
     listed = parse_any(folder, MODULES)
@@ -51,7 +51,7 @@ def read_modules(folder: Path) -> PoolingModules | None:
         path = str(one.get("path") or "")
         if path and (Path(path).name != path or path.startswith(".")):
             raise ValueError(
-                f"{folder / MODULES} names the path {path!r}; only folders beside it may be named"
+                f"{folder / MODULES} names the path {path!r}; only sibling directories are allowed"
             )
         config = (
             read_json_object(folder, f"{path}/config.json")
@@ -72,9 +72,8 @@ def read_modules(folder: Path) -> PoolingModules | None:
             modules = modules._replace(normalise=True)
         elif kind != "Transformer":
             raise ValueError(
-                f"{folder / MODULES} names the module {kind}, which Weft does not know; it knows "
-                "Transformer, Pooling, "
-                "Normalize, and Dense where it gives a classifier's scores"
+                f"{folder / MODULES} names the module {kind}, which is not supported; available: "
+                f"Transformer, Pooling, Normalize, and Dense for classification scores"
             )
     return modules._replace(length=length if isinstance(length, int) else None)
 
@@ -89,13 +88,13 @@ def pooling(config: dict[str, Any], folder: Path) -> str:
     if len(modes) != 1 or modes[0] not in POOLINGS:
         raise ValueError(
             f"{folder / 'config.json'}: pooling {' and '.join(map(str, modes))} is not supported; "
-            f"Weft knows {', '.join(POOLINGS)}"
+            f"available: {', '.join(POOLINGS)}"
         )
     return POOLINGS[modes[0]]
 
 
 def module_files(folder: Path) -> list[str]:
-    """Names of the files that belong to modules.json, relative to its folder."""
+    """Return the files that modules.json refers to, relative to its directory."""
     if not find_file(folder, MODULES):
         return []
     listed = parse_any(folder, MODULES)
@@ -114,8 +113,8 @@ def module_files(folder: Path) -> list[str]:
 
 
 def cross_encoder_files(head: S.ClassifierHead, width: int, length: int | None) -> dict[str, Any]:
-    """The files of a CrossEncoder that pools the vectors of tokens, then maps to scores; the map's
-    tensors lie in 2_Dense.
+    """Return the config files of a CrossEncoder with pooling and a linear map; the map's tensors
+    are stored in 2_Dense.
     """
     mode = next(name for name, ours in POOLINGS.items() if ours == head.pooling)
     kinds = {

@@ -1,5 +1,5 @@
-"""The user's own proof: the same folder here and in transformers, the same random input with
-padding, the differences.
+"""Comparison of a model directory in Weft and in transformers on the same random input with
+padding.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ from .describe import CONFIG_FILE
 def verify(
     where: str | Path, *, seed: int = 0, dtype: torch.dtype = torch.float32
 ) -> dict[str, float]:
-    """Largest absolute difference per output."""
+    """Return the largest absolute difference per output."""
     import_transformers()
     model = load(where, dtype=dtype)
     assert model.origin is not None
@@ -40,7 +40,7 @@ def import_transformers() -> Any:
 
 
 def load_in_transformers(folder: Path, dtype: torch.dtype) -> Any:
-    """The folder as transformers opens it."""
+    """Open the directory with transformers."""
     library = import_transformers()
     names = read_json_object(folder, CONFIG_FILE).get("architectures") or ["?"]
     if not hasattr(library, names[0]):
@@ -55,8 +55,8 @@ def load_in_transformers(folder: Path, dtype: torch.dtype) -> Any:
 
 
 def example(spec: S.Spec, seed: int = 0, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
-    """A random batch of two, the second row shorter; right-padded, as all of transformers' position
-    rules agree on.
+    """Return a random batch of two rows, the second one shorter and right-padded, on which all
+    position rules of transformers agree.
     """
     generator = torch.Generator().manual_seed(seed)
     if not isinstance(spec.source, S.Tokens):
@@ -92,7 +92,7 @@ def example(spec: S.Spec, seed: int = 0, dtype: torch.dtype = torch.float32) -> 
 
 
 def run_ours(model: Model, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Every output of a forward, under transformers' names, and where each token's row is real."""
+    """Return every output of a forward pass under transformers' names, without padding."""
     s = model.spec
     outputs = {}
     inputs = batch.get("ids", batch.get("pixels"))
@@ -123,7 +123,7 @@ def run_ours(model: Model, batch: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def visible_patches(model: Model, batch: int) -> Tensor:
-    """The class token and every fourth patch: what MAE's encoder sees here."""
+    """Return the visible positions for MAE: the class token and every fourth patch."""
     assert isinstance(model.spec.source, S.Patches)
     cells = (model.spec.source.image_size // model.spec.source.patch_size) ** 2
     return torch.cat((torch.zeros(1, dtype=torch.long), 1 + torch.arange(0, cells, 4))).expand(
@@ -137,7 +137,7 @@ def run_theirs(other: Any, spec: S.Spec, batch: dict[str, Tensor]) -> dict[str, 
         inputs["pixel_values"] = batch["pixels"]
         if "attention_mask" in batch:
             inputs["pixel_mask"] = batch["attention_mask"].long()
-        # MAE shows the patches with the smallest noise, in that order
+        # MAE keeps the patches with the smallest noise visible, in that order
         if isinstance(spec.head, S.PixelDecoder):
             assert isinstance(spec.source, S.Patches)
             cells = (spec.source.image_size // spec.source.patch_size) ** 2
@@ -158,7 +158,7 @@ def run_theirs(other: Any, spec: S.Spec, batch: dict[str, Tensor]) -> dict[str, 
     if "prediction_logits" in outputs:  # BERT's pre-training class
         outputs["logits"] = outputs["prediction_logits"]
     states = outputs.get("decoder_hidden_states") or outputs.get("hidden_states")
-    # vision models keep theirs before the last norm
+    # vision models return hidden states before the last norm
     if outputs.get("last_hidden_state") is None and states and "ids" in batch:
         outputs["last_hidden_state"] = states[-1]
     return {name: t for name, t in outputs.items() if isinstance(t, Tensor)}
@@ -166,7 +166,7 @@ def run_theirs(other: Any, spec: S.Spec, batch: dict[str, Tensor]) -> dict[str, 
 
 @torch.no_grad()
 def compare(model: Model, other: Any, batch: dict[str, Tensor]) -> dict[str, float]:
-    """Largest difference per output that both sides have, at tokens that are not padding."""
+    """Return the largest difference of each common output, without padding tokens."""
     return output_differences(run_ours(model, batch), run_theirs(other, model.spec, batch), batch)
 
 
@@ -185,9 +185,9 @@ def output_differences(
         )
         if a.shape != b.shape:
             if name == "last_hidden_state" and "logits" in ours:
-                continue  # the other side keeps another thing under this name
+                continue  # the same name has another meaning in transformers
             raise ValueError(
-                f"{name} is {tuple(a.shape)} here and {tuple(b.shape)} in transformers"
+                f"{name} has shape {tuple(a.shape)} in Weft and {tuple(b.shape)} in transformers"
             )
         difference = (a - b).abs()
         mask = batch.get("attention_mask")
@@ -196,5 +196,7 @@ def output_differences(
             difference = difference[mask]
         differences[name] = float(difference.max())
     if not differences:
-        raise ValueError(f"no output in common: ours {sorted(ours)}, theirs {sorted(others)}")
+        raise ValueError(
+            f"no common outputs: Weft has {sorted(ours)}, transformers {sorted(others)}"
+        )
     return differences

@@ -48,7 +48,7 @@ def refuse_other(checkpoint: CheckpointFacts, recipe: R.Recipe) -> None:
             reason = cannot_extend(*schedules, checkpoint.step, peak)
         if reason is not None:
             raise ValueError(
-                f"{checkpoint.path} was saved with another recipe: {name} was {was!r}; {reason}"
+                f"{checkpoint.path} was saved with a different recipe: {name} was {was!r}; {reason}"
                 "undo the change, or start a new run with weft train --output DIRECTORY"
             )
 
