@@ -1,7 +1,7 @@
 """Conformance checks for user-defined parts, like scikit-learn's `check_estimator`; the parts of
 Weft run them too.
 
-Each raises an AssertionError that names the problem in one line.
+Each check raises an AssertionError with a one-line message.
 """
 
 from .family import check_family

@@ -21,12 +21,12 @@ from .value import check_value
 
 
 def check_family(family: Family, **small: Any) -> None:
-    """Check that a family's sizes can be built, and that its tables hold in both directions.
+    """Check that a family's sizes can be built, and that its tables convert in both directions.
 
-    Every size goes to JSON and back and has as many parameters on the meta device as it counts. A
-    small model with the head of each published class goes to config.json and back; its tensors,
-    each claimed by a row, are saved and loaded without a changed bit, in the published layout and
-    in Weft's. Whether a published model computes the same is what `weft verify FOLDER` says.
+    Every size is written to JSON and read back, and its parameter count is compared with the model
+    on the meta device. A small model with the head of each published class is written to
+    config.json and read back; its tensors are saved and loaded bit for bit, in the published layout
+    and in Weft's. To compare the outputs of a published model, use `weft verify FOLDER`.
 
     Args:
         family: registered with `weft.register`.
@@ -34,7 +34,7 @@ def check_family(family: Family, **small: Any) -> None:
             width=16.
 
     Raises:
-        AssertionError: which says what the family does not keep.
+        AssertionError: with the violated condition.
         ValueError: if a spec has no config.json, or a tensor no row.
     """
     name = family.name
@@ -42,7 +42,7 @@ def check_family(family: Family, **small: Any) -> None:
     assert registered is family, (
         f"{name} is not registered: call weft.register(weft.Family({name!r}, …))"
     )
-    assert family.sizes, f"{name} has no size; the first is the default"
+    assert family.sizes, f"{name} has no sizes; give at least one (the first is the default)"
     for size in family.sizes:
         check_size(f"{name}-{size}", family(size))
     spec = family(**small)
@@ -56,10 +56,10 @@ def check_family(family: Family, **small: Any) -> None:
 
 def check_size(name: str, spec: Spec) -> None:
     """Check JSON and the number of parameters, without memory for a weight."""
-    assert from_json(to_json(spec)) == spec, f"{name} is another spec after JSON"
+    assert from_json(to_json(spec)) == spec, f"{name} changes when written to JSON and read back"
     built = sum(p.numel() for p in build(spec, device="meta").parameters())
     counted = spec.parameter_count()
-    assert built == counted, f"{name} has {built:,} parameters, {counted:,} are counted"
+    assert built == counted, f"{name} has {built:,} parameters, but its spec counts {counted:,}"
 
 
 def check_class(family: Family, kind: str, spec: Spec) -> None:
@@ -67,7 +67,7 @@ def check_class(family: Family, kind: str, spec: Spec) -> None:
     name = f"{family.name}, {kind}"
     config = json.loads(json.dumps(family.to_config(spec)))
     again = family.from_config(config)
-    assert again == spec, f"{name}: config.json reads back as another spec: {again}"
+    assert again == spec, f"{name}: config.json reads back as a different spec: {again}"
     model = random_model(spec)
     model.family = family.name
     check_layout(name, model, "hf")
@@ -75,21 +75,21 @@ def check_class(family: Family, kind: str, spec: Spec) -> None:
 
 @torch.no_grad()
 def check_layout(name: str, model: Model, to: str) -> None:
-    """Check that a model is saved and loaded as the same spec, the same tensors and the same
-    outputs.
-    """
+    """Check that a saved and loaded model has the same spec, tensors and outputs."""
     with TemporaryDirectory() as temporary:
         folder = save(model, Path(temporary) / "model", to=to)
         read = read_folder(folder)[0]
         kind = find_family(model.family).model_type if model.family else None
         assert (read.model_type if read else None) == kind, f"{name}: saved as {read}"
         again = load(folder)
-    assert again.spec == model.spec, f"{name}: loaded with another spec"
+    assert again.spec == model.spec, f"{name}: the loaded spec differs"
     state = again.state_dict()
     for key, tensor in model.state_dict().items():
-        assert torch.equal(tensor, state[key]), f"{name}: {key} is another tensor after save, load"
+        assert torch.equal(tensor, state[key]), f"{name}: {key} changes after save and load"
     batch = example(model.spec)
     one = run_ours(model, batch)
     other = run_ours(again, batch)
     for output in one:
-        assert torch.equal(one[output], other[output]), f"{name}: {output} differs after save, load"
+        assert torch.equal(one[output], other[output]), (
+            f"{name}: {output} changes after save and load"
+        )

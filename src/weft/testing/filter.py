@@ -16,12 +16,14 @@ TEXTS = (
 
 
 def check_filter(value: R.Filter) -> None:
-    """Check that a filter is a pure function of the text, and returns what its base says."""
+    """Check that a filter is a pure function of the text, and returns the type that its base class
+    requires.
+    """
     check_value(value)
     name = type(value).__name__
     assert value.name, f"{name} has no name for --filters"
     assert isinstance(value, R.QualityFilter | R.Deduplication), (
-        f"{name} is neither a QualityFilter nor a Deduplication"
+        f"{name} must subclass QualityFilter or Deduplication"
     )
     forwards, backwards = (implementation(value)(value) for _ in range(2))
     with calling(name):
@@ -35,4 +37,4 @@ def check_filter(value: R.Filter) -> None:
             assert all(isinstance(key, bytes) for key in result), f"{name}: a key is not bytes"
         else:
             is_reason = result is None or (isinstance(result, str) and result)
-            assert is_reason, f"{name} returns {result!r}, neither a reason nor None"
+            assert is_reason, f"{name} returns {result!r}; return a reason (str) or None"

@@ -33,17 +33,16 @@ EXAMPLES = {
 
 
 def check_format(format: str | Format, example: str | Path | Source) -> None:
-    """Check that a registered format gives the same rows however its files are divided, and
-    survives damaged ones.
+    """Check that a registered format reads the same rows however files are divided, and handles
+    damaged files.
 
     Args:
         format: the format, or its name.
-        example: a file of a few rows without a bad one, or a source where the format needs more
-            than one path.
+        example: a file of a few valid rows, or a source if the format needs several paths.
 
     Raises:
-        AssertionError: one line that says what the format does not keep; an exception of its own is
-            the cause.
+        AssertionError: with the violated condition in one line; an exception of the format is its
+            cause.
     """
     name = format if isinstance(format, str) else format.name
     assert name in names(Format), f"{name} is not registered: put @weft.register above its class"
@@ -67,28 +66,28 @@ def check_format(format: str | Format, example: str | Path | Source) -> None:
 
 
 def read_all(format: Format, source: Source, piece_bytes: int = ENDLESS) -> list[SourceItem]:
-    """Every row and bad row of a source, read in pieces of this size."""
+    """Return every row and bad row of a source, read in pieces of this size."""
     pieces = format.pieces(source, piece_bytes)
     return [item._replace(path=None) for piece in pieces for item in format.read(piece, source)]
 
 
 def check_whole(format: Format, source: Source) -> list[SourceItem]:
-    """Check that the example has rows, none of them bad, and that a second reading gives the
-    same.
+    """Check that the example has rows, that all are valid, and that a second reading returns the
+    same rows.
     """
     rows = read_all(format, source)
-    assert rows, f"{format.name} reads no row of {source.paths[0]}"
+    assert rows, f"{format.name} reads no rows from {source.paths[0]}"
     for item in rows:
-        assert isinstance(item, SourceRow), f"{format.name} sets aside a row of the example: {item}"
+        assert isinstance(item, SourceRow), f"{format.name} rejects a row of the example: {item}"
         wrong = [key for key in item.fields if not isinstance(key, str)]
-        assert not wrong, f"{format.name}: columns are named by strings, not {wrong[0]!r}"
-    assert read_all(format, source) == rows, f"{format.name} gives other rows the second time"
+        assert not wrong, f"{format.name}: column names must be strings, not {wrong[0]!r}"
+    assert read_all(format, source) == rows, f"{format.name} returns different rows the second time"
     return rows
 
 
 def check_pieces(format: Format, source: Source, rows: list[SourceItem]) -> None:
-    """Pieces of any size, each read alone and after a trip through JSON, give the rows of the whole
-    in its order.
+    """Check that pieces of any size, read alone and after conversion to JSON and back, give all
+    rows in order.
     """
     for size in PIECE_SIZES:
         pieces = format.pieces(source, size)
@@ -96,7 +95,7 @@ def check_pieces(format: Format, source: Source, rows: list[SourceItem]) -> None
             f"{format.name} divides the same files differently"
         )
         sent = [piece_from_json(json.loads(json.dumps(piece))) for piece in pieces]
-        assert sent == pieces, f"{format.name}: a piece must hold plain values only"
+        assert sent == pieces, f"{format.name}: a piece must contain plain values only"
         backwards = [list(format.read(piece, source)) for piece in reversed(sent)]
         items = [item._replace(path=None) for part in reversed(backwards) for item in part]
         assert items == rows, (
@@ -106,8 +105,8 @@ def check_pieces(format: Format, source: Source, rows: list[SourceItem]) -> None
 
 
 def check_parts(format: Format, source: Source, rows: list[SourceItem]) -> None:
-    """The two parts of a split have every row once; one document alone is divided by its
-    characters.
+    """Check that the two parts of a split contain every row once; a single document is divided by
+    its characters.
     """
     if len(rows) < 2:
         return
@@ -115,12 +114,12 @@ def check_parts(format: Format, source: Source, rows: list[SourceItem]) -> None:
         sides = [replace(source, fraction=part) for part in ((0.0, share), (share, 1.0))]
         rows_of_sides = [row for side in sides for row in content(read_all(format, side))]
         assert sorted(map(repr, rows_of_sides)) == sorted(map(repr, content(rows))), (
-            f"{format.name}: the parts before and after {share} are not all rows, each once"
+            f"{format.name}: the parts before and after {share} do not contain every row once"
         )
 
 
 def check_offsets(format: Format, source: Source, rows: list[SourceItem]) -> None:
-    """Offsets grow within a file, and bytes point to the start of a line."""
+    """Check that offsets increase within a file, and byte offsets point to the start of a line."""
     for piece in format.pieces(source, ENDLESS):
         by_file: dict[str, list[int]] = {}
         for item in format.read(piece, source):
@@ -129,7 +128,7 @@ def check_offsets(format: Format, source: Source, rows: list[SourceItem]) -> Non
             if format.offset_unit == "file":
                 continue
             grows = all(a < b for a, b in pairwise(offsets)) or len(set(offsets)) == 1
-            assert grows, f"{format.name}: offsets of {path} do not grow: {offsets[:8]}"
+            assert grows, f"{format.name}: offsets of {path} do not increase: {offsets[:8]}"
             if format.offset_unit == "byte":
                 text = b"".join(read_blocks(path))
                 wrong = [place for place in offsets if place and text[place - 1 : place] != b"\n"]
@@ -137,7 +136,7 @@ def check_offsets(format: Format, source: Source, rows: list[SourceItem]) -> Non
 
 
 def check_last_line(format: Format, source: Source, rows: list[SourceItem], path: str) -> None:
-    """The last row is read with and without a line end."""
+    """Check that the last row is read with and without a line end."""
     text = Path(path).read_bytes()
     suffix = "".join(Path(path).suffixes)
     if format.offset_unit != "byte" or b"".join(read_blocks(path)) != text:
@@ -148,7 +147,7 @@ def check_last_line(format: Format, source: Source, rows: list[SourceItem], path
         with copy_of(bare + end, suffix) as copy:
             items = read_all(format, replace(source, paths=(copy,)))
         assert without_line_ends(items) == without_line_ends(rows), (
-            f"{format.name} reads other rows of a file {ending} after its last row: "
+            f"{format.name} reads different rows from a file {ending} after its last row: "
             f"{describe_difference(items, rows)}"
         )
 
@@ -170,7 +169,7 @@ def strip_line_ends(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_damage(format: Format, source: Source, rows: list[SourceItem], path: str) -> None:
-    """A file that is cut off, or holds bytes that are not UTF-8, is refused by name or read without
+    """Check that a truncated or non-UTF-8 file raises an error that names it, or is read without
     its bad rows.
     """
     content_ = Path(path).read_bytes()
@@ -186,12 +185,13 @@ def check_damage(format: Format, source: Source, rows: list[SourceItem], path: s
         known = content(rows)
         strange = [row.fields for row in read_rows if not row.continues and row.fields not in known]
         assert len(strange) <= 2, (
-            f"{format.name}: a file {damage} gives rows that nobody wrote: {str(strange)[:200]}"
+            f"{format.name}: a file {damage} gives rows that are not in the original: "
+            f"{str(strange)[:200]}"
         )
 
 
 def read_damaged(format: Format, source: Source, damage: str) -> list[SourceRow]:
-    """The good rows of a damaged file, none of one that is refused."""
+    """Return the valid rows of a damaged file; empty if reading raises an error."""
     try:
         return [item for item in read_all(format, source) if isinstance(item, SourceRow)]
     except ValueError as error:
@@ -202,17 +202,17 @@ def read_damaged(format: Format, source: Source, damage: str) -> list[SourceRow]
         ) from error
     except Exception as error:
         raise AssertionError(
-            f"{format.name}: a file {damage} raises {type(error).__name__}: {error}; give BadRow, "
-            "or ValueError"
+            f"{format.name}: a file {damage} raises {type(error).__name__}: {error}; yield "
+            f"BadRow or raise ValueError"
         ) from error
 
 
 def check_sniffing(format: Format, path: str) -> None:
-    """A format recognises its own file, or none, and claims nobody else's."""
+    """Check that sniffing recognises the format's own file or none, and no other format's files."""
     score = format.sniff(read_head(find(path)[0]), path)
     assert 0 <= score <= 1, f"{format.name}.sniff returns {score}; give 0 to 1"
     if score:
-        assert detect_format(path) == format.name, f"{path} is taken for {detect_format(path)}"
+        assert detect_format(path) == format.name, f"{path} is detected as {detect_format(path)}"
     for name, text in EXAMPLES.items():
         for suffix in ("", f".{name}", *named(Format, name).suffixes):
             with copy_of(text, suffix) as copy:
@@ -231,7 +231,7 @@ def copy_of(content: bytes, suffix: str) -> Iterator[str]:
 
 
 def content(rows: list[SourceItem]) -> list[object]:
-    """Rows without where they stand."""
+    """Return the rows without their locations."""
     return [row.fields if isinstance(row, SourceRow) else row.reason for row in rows]
 
 

@@ -41,7 +41,7 @@ def check_layer(part: Any, size: int, tokens: int) -> None:
 
 
 def check_built(part: Any, size: int, tokens: int) -> nn.Module:
-    """Check what a part says of its layer: parameters, roles, FLOPs; return the layer, on the meta
+    """Check the declared parameters, roles and FLOPs of a part; return the layer, on the meta
     device.
     """
     name = type(part).__name__
@@ -52,25 +52,25 @@ def check_built(part: Any, size: int, tokens: int) -> nn.Module:
         counted = dict(part.shapes(size))
         built = shapes_of(meta)
     check_registered(name, meta)
-    assert counted == built, f"{name}.shapes({size}) says {counted}, the layer has {built}"
+    assert counted == built, f"{name}.shapes({size}) is {counted}, but the layer has {built}"
     check_roles(name, meta)
     assert all(p.is_meta for p in meta.parameters()), (
-        f"{name} makes parameters on a device of its own"
+        f"{name} creates parameters on a fixed device; use the default device"
     )
     with FlopCounterMode(display=False) as counter, calling(f"{name} on the meta device"):
         forward(part, meta, size, tokens, "meta")
     if isinstance(part, S.Inner | S.Norm):
         declared = flops(part, size, tokens)
         assert declared == counter.get_total_flops(), (
-            f"{name}.flops says {declared} for {tokens} tokens, {counter.get_total_flops()} are "
-            "computed"
+            f"{name}.flops is {declared} for {tokens} tokens, but torch counts "
+            f"{counter.get_total_flops()}"
         )
     return meta
 
 
 def check_registered(name: str, layer: nn.Module) -> None:
-    """Check that no parameter hides in a plain list, tuple or dictionary, where it is neither
-    trained nor saved.
+    """Check that no parameter is in a plain list, tuple or dictionary, where it is neither trained
+    nor saved.
     """
     for path, module in layer.named_modules():
         for field, container in vars(module).items():
@@ -103,7 +103,7 @@ def flops(part: S.Inner | S.Norm, size: int, tokens: int) -> int:
 
 
 def check_roles(name: str, layer: nn.Module) -> None:
-    """Check that every parameter has a declared role, or that of its torch class."""
+    """Check that every parameter has a declared role or the role of its torch class."""
     for path, module in layer.named_modules():
         names = [n for n, _ in module.named_parameters(recurse=False)]
         assert not names or is_declared(module), (
@@ -127,22 +127,24 @@ def check_gradients(name: str, part: Any, layer: nn.Module, size: int, tokens: i
 
 
 def check_pattern(pattern: S.Pattern, tokens: int) -> None:
-    """Check what a pattern says of itself against its mask, and its backend against the mask."""
+    """Check the declared properties of a pattern and its backend against its mask."""
     name = type(pattern).__name__
     mask_function = implementation(pattern)
     if issubclass(mask_function, AttentionLayer):
         return
     assert issubclass(mask_function, PatternMask), (
-        f"{name}: {mask_function.__name__} is no weft.PatternMask"
+        f"{name}: {mask_function.__name__} must return a weft.PatternMask"
     )
     at = torch.arange(tokens)[None]
     pair = Positions(at, at, first_query_slot=0)
     rule = mask_function(pattern)
     allowed, causal = build_mask(rule, pair, triangle=False)
     seen = torch.ones(tokens, tokens, dtype=torch.bool) if allowed is None else allowed[0, 0]
-    assert bool(seen.any(1).all()), f"{name}: a query attends to nothing"
+    assert bool(seen.any(1).all()), f"{name}: a query attends to no key"
     ahead = bool(seen.triu(1).any())
-    assert pattern.looks_ahead or not ahead, f"{name}.looks_ahead is False, but it looks ahead"
+    assert pattern.looks_ahead or not ahead, (
+        f"{name}.looks_ahead is False, but a query attends to later keys"
+    )
     if pattern.reach is not None:
         far = bool(seen.tril(-pattern.reach - 1).any())
         assert not far, f"{name}.reach is {pattern.reach}, but it attends to keys further back"
@@ -153,7 +155,7 @@ def check_pattern(pattern: S.Pattern, tokens: int) -> None:
 def check_backend(
     name: str, rule: PatternMask, positions: Positions, allowed: Tensor | None, causal: bool
 ) -> None:
-    """The slow twin: the same attention with the whole mask, in float64."""
+    """Compare a backend with attention over the full mask in float64."""
     assert rule.backend is not None
     split = named(PatternBackend, rule.backend)(rule, positions, False)
     if split is None:

@@ -1,4 +1,4 @@
-"""What every layer of a block promises about its output: shape, type, and what it depends on."""
+"""Checks of layer outputs: shape, type, determinism and dependence on other tokens."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ def forward(
     device: str,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Call a layer as a model does, on the same random vectors each time."""
+    """Call a layer like a model does, on fixed random vectors."""
     x_BLD = torch.empty(2, tokens, size, device=device, dtype=dtype)
     if device == "meta":
         # FLOPs are counted for one sequence
@@ -62,8 +62,8 @@ def call(part: Any, layer: nn.Module, x_BLD: Tensor) -> Tensor:
 
 
 def check_properties(part: Any, layer: nn.Module, size: int, tokens: int) -> None:
-    """Check the shape of the output in eval mode, that it is the same each time, and that it
-    depends on nothing that the base of the part does not name.
+    """Check that the output in eval mode has the right shape, is deterministic, and depends only on
+    the inputs that the part's base class allows.
     """
     name = type(part).__name__
     layer.eval()
@@ -73,7 +73,7 @@ def check_properties(part: Any, layer: nn.Module, size: int, tokens: int) -> Non
         once = call(part, layer, x_BLD)
         assert torch.equal(x_BLD, before_BLD), f"{name} changes its input in place"
         again = call(part, layer, x_BLD)
-        assert torch.equal(once, again), f"{name} gives another result the second time in eval mode"
+        assert torch.equal(once, again), f"{name} is not deterministic in eval mode"
         if isinstance(part, S.PositionBias):
             check_bias(name, layer, once, size, tokens)
             return
@@ -85,7 +85,7 @@ def check_properties(part: Any, layer: nn.Module, size: int, tokens: int) -> Non
 
 
 def check_vectors(name: str, part: Any, layer: nn.Module, whole: Tensor, x_BLD: Tensor) -> None:
-    """Check the vectors that a norm, a feed-forward layer or an attention makes of `x_BLD`, in eval
+    """Check the output vectors of a norm, a feed-forward layer or an attention for `x_BLD`, in eval
     mode.
     """
     check_shape(name, whole, x_BLD)
@@ -95,7 +95,7 @@ def check_vectors(name: str, part: Any, layer: nn.Module, whole: Tensor, x_BLD: 
         alone = call(part, layer, x_BLD[1:])
         assert_same(alone, whole[1:], f"{name}: a row depends on the others of its batch")
     if isinstance(part, S.Norm):
-        # in training too, where a norm may use other statistics
+        # also in training mode, where a norm may use other statistics
         check_each_token_alone(name, layer.train(), x_BLD)
         layer.eval()
     if isinstance(part, S.Attention) and not part.pattern.looks_ahead:
@@ -103,7 +103,7 @@ def check_vectors(name: str, part: Any, layer: nn.Module, whole: Tensor, x_BLD: 
 
 
 def assert_same(one: Tensor, other: Tensor, message: str) -> None:
-    """Compare two results of the same computation in another order."""
+    """Compare two results of the same computation in a different order."""
     scale = 1 + float(other.abs().max())
     worst = float((one - other).abs().max()) if one.shape == other.shape else float("nan")
     assert worst <= TOLERANCE * scale, f"{message} (by {worst:.2g})"
@@ -117,8 +117,8 @@ def check_shape(name: str, output: Tensor, x_BLD: Tensor) -> None:
 
 
 def check_each_token_alone(name: str, layer: nn.Module, x_BLD: Tensor) -> None:
-    """A norm and a feed-forward layer compute each vector from itself: neither neighbours nor the
-    batch change it.
+    """Check that a norm or feed-forward layer computes each vector independently of other tokens
+    and rows.
     """
     whole = layer(x_BLD)
     check_shape(name, whole, x_BLD)
@@ -141,18 +141,19 @@ def check_causal(name: str, run: Callable[[Tensor], Tensor], x_BLD: Tensor) -> N
 
 
 def check_zeros(name: str, part: Any, layer: nn.Module, x_BLD: Tensor) -> None:
-    """A vector of zeros, such as padding has, gives numbers, and so do its gradients."""
+    """Check that a vector of zeros, as in padding, gives finite outputs and gradients."""
     zeros_BLD = torch.zeros_like(x_BLD, requires_grad=True)
     y = call(part, layer, zeros_BLD)
     assert bool(y.isfinite().all()), f"{name} is not finite for a vector of zeros; add an eps"
     (gradient,) = torch.autograd.grad(y.sum(), zeros_BLD)
     assert bool(gradient.isfinite().all()), (
-        f"{name}: the gradient is not finite for a vector of zeros; add the eps inside of the root"
+        f"{name}: the gradient is not finite for a vector of zeros; add the eps inside the "
+        f"square root"
     )
 
 
 def check_bias(name: str, layer: nn.Module, whole: Tensor, heads: int, tokens: int) -> None:
-    """A bias is one number per head, query and key, which follows from their positions."""
+    """Check that a bias has one number per head, query and key, determined by their positions."""
     wanted = (1, heads, tokens, tokens)
     assert whole.shape == wanted, (
         f"{name} gives the shape {tuple(whole.shape)} for {tokens} queries and keys; give (batch "
@@ -173,9 +174,7 @@ def check_bias(name: str, layer: nn.Module, whole: Tensor, heads: int, tokens: i
 
 
 def check_input_positions(name: str, layer: nn.Module, whole: Tensor, x_BLD: Tensor) -> None:
-    """Positions at the input are one vector per token, which follows from the position that is
-    given.
-    """
+    """Check that input positions give one vector per token, determined by its position."""
     B, L, D = x_BLD.shape
     assert whole.shape in ((L, D), (1, L, D), (B, L, D)), (
         f"{name} gives the shape {tuple(whole.shape)} for vectors of {(B, L, D)}; give (tokens, "

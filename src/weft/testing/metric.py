@@ -24,12 +24,12 @@ def check_metric(
 
     Args:
         metric: the metric, or its name.
-        predictions: of a few rows, some of them wrong.
-        references: of the same rows.
-        perfect: predictions without a fault; None: the references themselves.
+        predictions: predictions of a few rows, some of them wrong.
+        references: references of the same rows.
+        perfect: predictions without errors (default: the references).
 
     Raises:
-        AssertionError: which says what the metric does not keep.
+        AssertionError: with the violated condition.
     """
     name = metric if isinstance(metric, str) else metric.name
     assert name in names(Metric), f"{name} is not registered: put @weft.register above it"
@@ -37,23 +37,24 @@ def check_metric(
     assert isinstance(checked.greater_is_better, bool), f"{name}.greater_is_better: True or False"
     copies = deepcopy((predictions, references))
     scores = numbers_of(checked, predictions, references)
-    assert is_same((predictions, references), copies), f"{name} changes what it is given"
+    assert is_same((predictions, references), copies), f"{name} modifies its inputs"
     check_order(checked, predictions, references, scores)
     main = next(iter(scores))
     best = numbers_of(checked, references if perfect is None else perfect, references)[main]
     better = best > scores[main] if checked.greater_is_better else best < scores[main]
-    assert better, f"{name} of perfect predictions is {best}, of faulty ones {scores[main]}"
+    assert better, f"{name} is {best} for perfect predictions and {scores[main]} for wrong ones"
     try:
         list(checked(predictions[:-1], references))
     except ValueError:
         return
-    raise AssertionError(f"{name} takes {len(predictions) - 1} predictions of {len(references)}")
+    raise AssertionError(
+        f"{name} accepts {len(predictions) - 1} predictions for {len(references)} references; "
+        f"raise ValueError"
+    )
 
 
 def is_same(before: Any, now: Any) -> bool:
-    """Return whether two values are equal: arrays and tensors by their elements, NaN is equal to
-    itself.
-    """
+    """Return whether two values are equal, comparing arrays and tensors by element; NaN equals NaN."""
     if type(before) is not type(now):
         return False
     if isinstance(before, dict):
@@ -71,13 +72,13 @@ def elements_equal(before: Any, now: Any) -> Any:
 
 
 def numbers_of(metric: Metric, predictions: Sequence[Any], references: Sequence[Any]) -> Any:
-    """The pairs whose value is a number; the first must be one."""
+    """Return the pairs with a numeric value; the first pair must have one."""
     with calling(metric.name):
         pairs = list(metric(predictions, references))
     assert pairs, f"{metric.name} yields nothing"
     assert len(dict(pairs)) == len(pairs), f"{metric.name} yields a name twice"
     scores = {key: value for key, value in pairs if not isinstance(value, str)}
-    assert pairs[0][0] in scores, f"{metric.name}: the first pair is the metric, a number"
+    assert pairs[0][0] in scores, f"{metric.name}: the first pair must be the metric, with a number"
     for key, value in scores.items():
         assert isfinite(value), f"{metric.name}: {key} is {value}"
     return scores
@@ -86,9 +87,7 @@ def numbers_of(metric: Metric, predictions: Sequence[Any], references: Sequence[
 def check_order(
     metric: Metric, predictions: Sequence[Any], references: Sequence[Any], scores: dict[str, float]
 ) -> None:
-    """Rows in another order, in lists or tuples, give the same values; each of the first rows is
-    once the first.
-    """
+    """Check that rows in another order, as lists or tuples, give the same values."""
     rows = list(range(len(references)))
     orders = [rows[i:] + rows[:i] for i in rows[: 2 * SHUFFLES]]
     orders += [random.Random(seed).sample(rows, len(rows)) for seed in range(SHUFFLES)]

@@ -20,14 +20,14 @@ from .value import calling, check_value
 
 def check_head(head: S.Head, spec: S.Spec | None = None) -> None:
     """Check a head in a small model: counts, roles, outputs, gradients, device and dtype, and that
-    a row beside longer ones gives what it gives alone.
+    a row gives the same result alone and in a batch with longer rows.
 
     Args:
         head: the value.
-        spec: the model to put it on (default: the first small model that takes it).
+        spec: the model for the head (default: the first compatible small model).
 
     Raises:
-        AssertionError: one line that says what the head does not keep.
+        AssertionError: with the violated condition in one line.
     """
     check_value(head)
     name = type(head).__name__
@@ -79,16 +79,18 @@ def check_rows_alone(name: str, spec: S.Spec, batch: dict[str, Tensor]) -> None:
         row |= {key: row[key][:, :length] for key in row.keys() - {"targets"}}
     together, alone = (list(tensors_of(run_ours(model, rows))) for rows in (batch, row))
     for whole, one in zip(together, alone, strict=True):
-        # outputs of padding are no outputs
+        # ignore outputs at padding
         same = whole[1:][tuple(slice(side) for side in one.shape)]
         assert_same(
-            same, one, f"{name} gives a row another result beside longer ones; leave padding out"
+            same,
+            one,
+            f"{name} gives a row a different result in a batch with longer rows; mask the padding",
         )
 
 
 def check_counts(name: str, spec: S.Spec, meta: Model) -> None:
-    """Check what a head says of its parameters; the blocks of a stack of its own are counted with
-    the model's.
+    """Check the declared parameters of a head; blocks of its own stack are counted with the
+    model's.
     """
     counted = spec.parameter_count()
     built = sum(p.numel() for p in meta.parameters())
@@ -100,7 +102,7 @@ def check_counts(name: str, spec: S.Spec, meta: Model) -> None:
 
 
 def tensors_of(output: Any) -> Iterator[Tensor]:
-    """Every tensor of an output: a head may give several."""
+    """Yield every tensor of an output; a head may return several."""
     if isinstance(output, Tensor):
         yield output
     elif isinstance(output, dict | tuple):
@@ -109,8 +111,8 @@ def tensors_of(output: Any) -> Iterator[Tensor]:
 
 
 def random_model(spec: S.Spec) -> Model:
-    """A model with random tensors: positive, as a variance must be, and of few bits, so that a row
-    that adds 1 is exact.
+    """Return a model with random tensors: positive, as required by variances, and with few bits, so
+    that adding 1 is exact.
     """
     model = build(spec).eval()
     draw = torch.Generator().manual_seed(0)
@@ -121,7 +123,7 @@ def random_model(spec: S.Spec) -> Model:
 
 
 def with_head(head: S.Head, spec: S.Spec | None) -> S.Spec:
-    """The first of a few small models that takes a head: of text, of patches, of object queries."""
+    """Return the first compatible small model for a head: text, patches or object queries."""
     problems = []
     for small in (spec,) if spec else (tiny_encoder(), tiny_decoder(), *tiny_image_models()):
         try:
@@ -129,8 +131,8 @@ def with_head(head: S.Head, spec: S.Spec | None) -> S.Spec:
         except ValueError as error:
             problems.append(str(error))
     raise AssertionError(
-        f"{type(head).__name__} fits no small model ({problems[0]}); give one: check_head(head, "
-        "spec)"
+        f"{type(head).__name__} is not compatible with any small model ({problems[0]}); give "
+        f"one: check_head(head, spec)"
     )
 
 
@@ -189,7 +191,7 @@ def check_init(init: S.Init) -> None:
     facts = parameter_facts(build(spec))
     for key, tensor in first.items():
         assert bool(tensor.isfinite().all()), f"{name}: {key} is not finite"
-        assert torch.equal(tensor, same[key]), f"{name}: {key} is another for the same seed"
+        assert torch.equal(tensor, same[key]), f"{name}: {key} differs for the same seed"
         if facts[key].role in (Role.MATRIX, Role.TABLE):
             one = float(tensor.flatten()[0])
             assert bool((tensor != one).any()), f"{name}: all of {key} is {one:g}"
@@ -200,5 +202,5 @@ def check_init(init: S.Init) -> None:
     key = next(key for key in reversed(first) if facts[key].role is Role.MATRIX)
     initialise_weights(alone, spec, seed=0, only={key})
     assert torch.equal(alone.state_dict()[key], first[key]), (
-        f"{name}: {key} depends on what was initialised before it; use the generator that is given"
+        f"{name}: {key} depends on the order of initialisation; use the given generator"
     )

@@ -35,50 +35,47 @@ CHECKS: dict[type, Callable[[Any], None]] = {
 def check_part(part: Any, width: int = 32, tokens: int = 24, heads: int = 4) -> None:
     """Check a part of a model or of a recipe.
 
-    Every part is frozen, compares and hashes by content, and goes to JSON and back. Beyond that:
+    Every part must be frozen, compare and hash by content, and survive a JSON round trip. In
+    addition:
 
-    - norm, feed-forward, attention, position bias, positions at the input: parameters and FLOPs are
-      those that are counted, every parameter is registered and has a role and a gradient, results
-      are finite (in bfloat16 too, and for a vector of zeros) and the same each time, and no tensor
-      forgets its device;
+    - norm, feed-forward, attention, position bias, positions at the input: parameters and FLOPs
+      match the declared counts, every parameter is registered and has a role and a gradient,
+      results are finite (also in bfloat16 and for a vector of zeros) and deterministic, and every
+      tensor is created on the right device;
     - norm, feed-forward: one vector of the same width and type per token, computed from that vector
-      alone; the input stays as it is;
+      only; the input is not modified;
     - attention: a row does not depend on its batch, and a pattern that does not look ahead shows no
       later token;
-    - position bias, positions at the input: they follow from the positions that are given (with a
-      cache, and beside
-      padding on the left), not from the slots of the tensor;
-    - attention pattern: it looks neither further back nor further ahead than it says, every query
-      attends to something,
-      and its backend gives what the whole mask gives;
-    - head: the same as a layer, on the first small model that takes it, and a row beside longer
-      ones as alone;
-    - stem of an image model: one vector per `stride` pixels, with the parameters and FLOPs that are
-      counted;
-    - initialisation: finite, random weights that follow from the seed and the path of each tensor
-      alone;
+    - position bias, positions at the input: they are determined by the given positions (also with a
+      cache and left padding), not by tensor indices;
+    - attention pattern: it respects its declared reach and causality, every query attends to a key,
+      and its backend matches the full mask;
+    - head: as for a layer, on the first compatible small model; a row gives the same result alone
+      and in a batch with longer rows;
+    - stem of an image model: one vector per `stride` pixels, with the declared parameters and
+      FLOPs;
+    - initialisation: finite, random weights, determined by the seed and the path of each tensor;
     - optimiser: takes every parameter once, changes it by the learning rate and weight decay of its
-      group, and resumes
-      bit for bit from its state;
+      group, and resumes bit for bit from its state;
     - schedule: a pure function of the step, finite and not negative;
-    - batching: each sample once per epoch, rows that fit, steps that depend on their position
-      alone;
-    - weight average: holds the weights that are trained, and resumes bit for bit;
-    - trainable: the body is frozen, the head is trained, and new parameters follow from the seed;
-    - transform: decided by its generator alone, boxes stay inside and surround the same objects,
-      and nothing is random
-      in evaluation;
+    - batching: each sample once per epoch, rows within the length, steps that depend only on their
+      position;
+    - weight average: holds the trained weights, and resumes bit for bit;
+    - trainable: the body is frozen, the head is trained, and new parameters are determined by the
+      seed;
+    - transform: determined by its generator, boxes stay inside the image and surround the same
+      objects, and evaluation is deterministic;
     - filter: a pure function of the text that returns a reason, or keys.
 
     Args:
         part: the value.
-        width: of the model that a layer is built for.
-        tokens: length of the sequence that a layer is tried with.
+        width: width of the model for which a layer is built.
+        tokens: length of the test sequence.
         heads: number of attention heads, for a bias or a pattern.
 
     Raises:
-        AssertionError: one line that names the part and what it does not keep; an exception of the
-            part itself is its cause.
+        AssertionError: with the part and the violated condition in one line; an exception of the
+            part is its cause.
     """
     with calling(type(part).__name__):
         for base, check in CHECKS.items():

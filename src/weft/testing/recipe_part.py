@@ -28,10 +28,10 @@ def check_schedule(schedule: R.Schedule, steps: int = 100) -> None:
 
     Args:
         schedule: the value.
-        steps: the length of the run that it is asked for; its last step is steps - 1.
+        steps: the length of the run; its last step is steps - 1.
 
     Raises:
-        AssertionError: one line that names the step and what is wrong there.
+        AssertionError: with the step and the violated condition in one line.
     """
     check_value(schedule)
     name = type(schedule).__name__
@@ -57,7 +57,7 @@ def check_optimiser(optimiser: R.OptimiserSpec, steps: int = 3) -> None:
         steps: the number of steps before its state is saved and restored.
 
     Raises:
-        AssertionError: one line that names the parameter and what is wrong with its step.
+        AssertionError: with the parameter and the violated condition in one line.
     """
     check_value(optimiser)
     name = type(optimiser).__name__
@@ -73,7 +73,7 @@ def check_optimiser(optimiser: R.OptimiserSpec, steps: int = 3) -> None:
     ]
     assert len({id(p) for p in grouped}) == len(grouped), f"{name} takes a parameter twice"
     missing = [n for n, p in first_optimiser.parameters.items() if not any(p is h for h in grouped)]
-    assert not missing, f"{name} leaves {missing[0]} out"
+    assert not missing, f"{name} does not update {missing[0]}"
     check_groups(name, optimiser)
     before = {n: p.detach().clone() for n, p in first.named_parameters()}
     with calling(f"a step of {name}"):
@@ -88,9 +88,7 @@ def check_optimiser(optimiser: R.OptimiserSpec, steps: int = 3) -> None:
 def check_resume(
     name: str, optimiser: R.OptimiserSpec, first: Model, before: Optimiser, steps: int
 ) -> None:
-    """Check that a copy of a model whose optimiser is restored from its state takes the same next
-    step.
-    """
+    """Check that an optimiser restored from its state takes the same next step."""
     second = build(tiny_decoder())
     second.load_state_dict(first.state_dict())
     resumed = Optimiser(optimiser, second)
@@ -103,13 +101,13 @@ def check_resume(
 
 def check_groups(name: str, optimiser: R.OptimiserSpec) -> None:
     """Check that a step follows the schedule, and that norms and biases do not decay: without a
-    gradient they stay as they are.
+    gradient they do not change.
     """
     for scale, gradient in ((0.0, 1.0), (1.0, 0.0)):
         model = build(tiny_decoder())
         with torch.no_grad():
             for p in model.parameters():
-                # biases start at 0, where decay does not show
+                # biases start at 0, where decay has no effect
                 p.add_(0.5)
         before = {n: p.detach().clone() for n, p in model.named_parameters()}
         roles = parameter_facts(model)
@@ -135,7 +133,7 @@ def take_step(model: nn.Module, optimiser: Optimiser, step: int) -> None:
 
 
 class RandomLengths:
-    """Samples of which only the lengths are known."""
+    """Samples with lengths but no content."""
 
     def __init__(self, count: int, longest: int) -> None:
         self.all = np.random.default_rng(0).integers(1, longest + 1, count)
@@ -152,8 +150,8 @@ class RandomLengths:
 
 
 def check_batching(batching: R.Batching, samples: int = 97, epochs: int = 3) -> None:
-    """Check that every epoch reads each sample once, that rows fit, and that a step depends on its
-    position alone.
+    """Check that every epoch reads each sample once, that rows are within the length, and that a
+    step depends only on its position.
     """
     check_value(batching)
     name = type(batching).__name__
@@ -178,16 +176,16 @@ def check_batching(batching: R.Batching, samples: int = 97, epochs: int = 3) -> 
     assert other.rows != steps[0].rows, f"{name} ignores the seed"
     if batching.fixed_length:
         shorter = batching.at_length(max(1, length // 2))
-        assert shorter.length == max(1, length // 2), f"{name}.at_length has another length"
+        assert shorter.length == max(1, length // 2), f"{name}.at_length returns the wrong length"
 
 
 def walk(name: str, planner: BatchPlanner, end: int) -> list[StepPlan]:
-    """The steps from position 0 to `end`, one after the other."""
+    """Return the steps from position 0 to `end`."""
     steps = []
     position = 0
     while position < end:
         step = planner.at(position)
-        assert step.next_position > position, f"{name} reads nothing at {position}"
+        assert step.next_position > position, f"{name} does not advance at position {position}"
         steps.append(step)
         position = step.next_position
     return steps
@@ -198,12 +196,14 @@ def check_rows(name: str, batching: R.Batching, step: StepPlan, data: RandomLeng
     for row in step.rows:
         tokens = int(data.lengths(np.array([pick.index for pick in row])).sum())
         assert batching.packs or len(row) == 1, f"{name}.packs is False, but samples share a row"
-        assert tokens <= batching.length, f"{name}: a row of {tokens} tokens, {batching.length} fit"
+        assert tokens <= batching.length, (
+            f"{name}: a row has {tokens} tokens, but the length is {batching.length}"
+        )
 
 
 def check_average(average: R.WeightAverage, steps: int = 4) -> None:
-    """Check that a copy of the weights has those that are trained, and resumes bit for bit from its
-    tensors and facts.
+    """Check that a weight copy holds the trained weights, and resumes bit for bit from its tensors
+    and facts.
     """
     check_value(average)
     name = type(average).__name__
@@ -220,7 +220,7 @@ def check_average(average: R.WeightAverage, steps: int = 4) -> None:
     for step in range(steps):
         update_average(first, copy, step)
     trained = {n for n, p in first.named_parameters() if p.requires_grad}
-    assert set(copy.copies) == trained, f"{name} does not hold the weights that are trained"
+    assert set(copy.copies) == trained, f"{name} does not hold exactly the trained weights"
     second.load_state_dict(first.state_dict())
     resumed: WeightCopy = implementation(average)(average, second)
     copies = {n: t.clone() for n, t in copy.copies.items()}
@@ -230,7 +230,7 @@ def check_average(average: R.WeightAverage, steps: int = 4) -> None:
     for n, tensor in copy.copies.items():
         assert bool(tensor.isfinite().all()), f"{name}: {n} is not finite"
         assert torch.equal(tensor, resumed.copies[n]), f"{name} resumes differently: {n}"
-    assert copy.facts() == resumed.facts(), f"{name} resumes with other facts"
+    assert copy.facts() == resumed.facts(), f"{name} resumes with different facts"
 
 
 @torch.no_grad()
@@ -259,7 +259,7 @@ def check_trainable(trainable: R.Trainable) -> None:
     parameters = dict(first.named_parameters())
     assert list(first.state_dict()) == list(second.state_dict()), f"{name} has no fixed names"
     for (n, p), q in zip(parameters.items(), second.parameters(), strict=True):
-        assert torch.equal(p, q), f"{name}: {n} does not follow from the seed"
+        assert torch.equal(p, q), f"{name}: {n} is not determined by the seed"
         assert n not in before or torch.equal(p, before[n]), f"{name} changes {n}"
         in_head = parts[n].part is not Part.BODY
         assert p.requires_grad or not in_head, f"{name} freezes {n} of the head"
@@ -267,7 +267,7 @@ def check_trainable(trainable: R.Trainable) -> None:
             f"{name}.trains_body is False, but {n} is trained"
         )
     trained = {n for n, p in parameters.items() if p.requires_grad}
-    assert trained < set(parameters), f"{name} freezes nothing; leave `trainable` out"
+    assert trained < set(parameters), f"{name} freezes no parameter; omit `trainable` instead"
     first.train()(torch.arange(8)[None]).sum().backward()
     for n in trained:
         assert parameters[n].grad is not None, f"{name}: no gradient reaches {n}"

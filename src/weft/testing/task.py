@@ -50,19 +50,19 @@ def check_task(
     source: R.Source | None = None,
     teacher: Any = None,
 ) -> None:
-    """Check that a task keeps the contract on a small model and a few samples.
+    """Check that a task satisfies its contract on a small model and a few samples.
 
     Args:
-        task: the value.
+        task: the task.
         spec: a small model with the task's head, without dropout.
         store: at least four samples; `small_store` makes one.
-        length: of rows, in tokens.
-        source: the files that the samples come from, for tasks that read their text again.
+        length: row length in tokens.
+        source: the files of the samples, for tasks that read the original text.
         teacher: a trained model, for tasks that have one.
 
     Raises:
-        AssertionError: one line that says what does not hold; an exception of the task itself is
-            its cause.
+        AssertionError: with the violated condition in one line; an exception of the task is its
+            cause.
     """
     with calling(type(task).__name__):
         check_value(task, spec, store)
@@ -71,12 +71,14 @@ def check_task(
         )
         implementation.loss.eval()
         samples = implementation.preprocess.open_samples(store, length, include_partial=True)
-        enough = "give at least four samples: fewer cannot be split over three ranks"
+        enough = "give at least four samples, so that they can be split over three ranks"
         assert len(samples) >= 4, enough
         rows = check_preprocess(implementation, samples)
         check_loss(implementation, rows)
         if type(implementation).predict is TaskImplementation.predict:
-            assert not task.metrics, f"{type(task).__name__} names metrics, but predicts nothing"
+            assert not task.metrics, (
+                f"{type(task).__name__} names metrics, but makes no predictions"
+            )
             return
         predictions = check_predictions(implementation, samples, rows)
         check_metrics(implementation, predictions, EvaluationData(store, source))
@@ -84,7 +86,7 @@ def check_task(
 
 def check_value(task: R.Task, spec: Spec, store: Store) -> None:
     name = type(task).__name__
-    assert from_json(to_json(task)) == task, f"{name} is not the same after JSON and back"
+    assert from_json(to_json(task)) == task, f"{name} changes when written to JSON and read back"
     assert isinstance(store.meta.rows, task.row_schemas), (
         f"{name}.row_schemas lacks the data's rows"
     )
@@ -101,7 +103,7 @@ def check_value(task: R.Task, spec: Spec, store: Store) -> None:
     assert 0 < task.visible_fraction() <= 1, f"{name}.visible_fraction() is no fraction"
     inferred = task.for_inference(store.meta.rows)
     again = inferred.for_inference(store.meta.rows)
-    assert inferred == again, f"{name}.for_inference changes what it made itself"
+    assert inferred == again, f"{name}.for_inference is not idempotent"
 
 
 # Preprocessing
@@ -110,7 +112,7 @@ def check_value(task: R.Task, spec: Spec, store: Store) -> None:
 def check_preprocess(
     implementation: TaskImplementation, samples: LengthLimitedSamples
 ) -> list[ArrayRow]:
-    """Check that a row depends on the index of the sample and its random generator alone, not on
+    """Check that a row depends only on the index of the sample and its random generator, not on
     earlier calls.
     """
     rows = preprocess(implementation, samples)
@@ -120,7 +122,9 @@ def check_preprocess(
         same = again.keys() == rows[i].keys() and all(
             np.array_equal(again[field], rows[i][field]) for field in again
         )
-        assert same, f"sample {i} gives another row in another order: preprocessing is not pure"
+        assert same, (
+            f"the row of sample {i} depends on the order of calls: preprocessing is not pure"
+        )
     for row in rows:
         missing = implementation.preprocess.fields.keys() - row.keys()
         assert not missing, f"a row has no {', '.join(sorted(missing))}, which `fields` names"
@@ -145,15 +149,15 @@ def batch_of(implementation: TaskImplementation, rows: list[ArrayRow]) -> Batch:
 
 
 def check_loss(implementation: TaskImplementation, rows: list[ArrayRow]) -> None:
-    """The loss is sums and counts: micro-batches, divided once by all counts, give the loss and
-    gradient of the whole.
+    """Check that sums and counts of micro-batches, divided once, give the loss and gradient of the
+    whole batch.
     """
     whole = batch_of(implementation, rows)
     sums = implementation.loss(whole)
     counts = implementation.preprocess.loss_counts(whole)
     names = sorted(implementation.loss.weights)
     assert sorted(sums) == sorted(counts) == names, (
-        f"sums {sorted(sums)}, counts {sorted(counts)} and weights {names} have other terms"
+        f"sums {sorted(sums)}, counts {sorted(counts)} and weights {names} must have the same terms"
     )
     for term, total in sums.items():
         assert total.dim() == 0, f"{term} is not one number"
@@ -164,7 +168,7 @@ def check_loss(implementation: TaskImplementation, rows: list[ArrayRow]) -> None
     for parts in (2, 3):
         pieces = [rows[i::parts] for i in range(parts)]
         loss, norm = loss_and_gradient(implementation, pieces)
-        why = "give sums over samples, never means, and let no sample see another of its batch"
+        why = "return sums over samples, not means, and keep samples independent of each other"
         assert abs(loss - expected) <= TOLERANCE * (1 + abs(expected)), (
             f"{parts} micro-batches have loss {loss}, the whole {expected}: {why}"
         )
@@ -197,8 +201,8 @@ def loss_and_gradient(
 def check_predictions(
     implementation: TaskImplementation, samples: LengthLimitedSamples, rows: list[ArrayRow]
 ) -> list[Any]:
-    """One plain value per sample, in order, the same alone, in a batch, and on any number of
-    ranks.
+    """Check that predictions are one plain value per sample, in order, and independent of the batch
+    and the number of ranks.
     """
     outputs, whole = batch_outputs(implementation, rows)
     predictions = implementation.predict(outputs, whole)
@@ -212,7 +216,7 @@ def check_predictions(
         ) from None
     for i, row in enumerate(rows):
         (alone,) = implementation.predict(*batch_outputs(implementation, [row]))
-        assert_close(alone, predictions[i], f"sample {i} is predicted otherwise in a batch")
+        assert_close(alone, predictions[i], f"the prediction of sample {i} depends on its batch")
     for size in (1, 2, 3):
         by_number: dict[int, Any] = {}
         for rank in range(size):
@@ -271,7 +275,9 @@ def assert_close(a: Any, b: Any, message: str) -> None:
 def check_metrics(
     implementation: TaskImplementation, predictions: list[Any], data: EvaluationData
 ) -> None:
-    """`evaluate` yields names and finite numbers, among them every metric that the value names."""
+    """Check that `evaluate` yields names and finite numbers, including every metric that the task
+    names.
+    """
     references = implementation.references(data)
     assert not len(references) or len(references) == len(predictions), (
         f"{len(references)} references for {len(predictions)} predictions; give one per sample"
@@ -283,4 +289,4 @@ def check_metrics(
     missing = set(implementation.task.metrics) - metrics.keys()
     assert not missing, f"evaluate does not yield {', '.join(sorted(missing))}"
     again = dict(implementation.evaluate(predictions, references))
-    assert again == metrics, "evaluate gives other values a second time"
+    assert again == metrics, "evaluate returns different values the second time"

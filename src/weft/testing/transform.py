@@ -1,4 +1,4 @@
-"""Does a transform of images keep its contract? `check_part` calls it."""
+"""Conformance of image transforms, called by `check_part`."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from .value import calling, check_value
 
 SEEDS = 20
 MARKED = (3, 2, 15, 11)  # left, top, right and bottom of a rectangle in one corner
-CONTRAST = 30  # between the lightest and the darkest pixel, below which nothing is to be seen
-SIDE = 4  # pixels of a box, below which its place is uncertain
+CONTRAST = 30  # minimum difference between the lightest and the darkest pixel of a visible object
+SIDE = 4  # minimum side of a box in pixels for a reliable position
 BOXES = ((2.0, 3.0, 30.0, 20.0), (20.0, 10.0, 39.0, 29.0), (0.0, 0.0, 40.0, 30.0))
 
 
 def check_transform(transform: R.Transform) -> None:
-    """Check that a transform is decided by its generator alone, leaves its input as it is, keeps
-    boxes inside, and is not random in evaluation.
+    """Check that a transform is determined by its generator, does not modify its input, keeps boxes
+    inside the image, and is deterministic in evaluation.
     """
     check_value(transform)
     name = type(transform).__name__
@@ -30,7 +30,7 @@ def check_transform(transform: R.Transform) -> None:
             check_boxes_follow(transform, seed)
     replaced = transform.for_evaluation()
     assert R.evaluation_transforms(replaced) == replaced, (
-        f"{name}.for_evaluation() gives what is replaced again"
+        f"{name}.for_evaluation() is not idempotent"
     )
     for part in replaced:
         results = [pixels_of(call(part, seed, None)[0]) for seed in range(SEEDS)]
@@ -51,7 +51,9 @@ def pixels_of(image: Any) -> np.ndarray:
 
 
 def call(transform: R.Transform, seed: int, boxes: Any) -> Any:
-    """What it makes of the example; one that mixes gets the example mirrored as the second."""
+    """Apply a transform to the example; a mixing transform gets the mirrored example as second
+    sample.
+    """
     image = example(transform.stage)
     step = implementation(transform)(transform)
     if transform.stage == "mix":
@@ -71,10 +73,10 @@ def check_call(transform: R.Transform, seed: int, boxes: Any) -> None:
     except AssertionError as error:
         if boxes is None or not isinstance(error.__cause__, ValueError):
             raise
-        return  # it says that it takes no boxes
+        return  # the transform declares that it takes no boxes
     again, *_ = call(transform, seed, None if boxes is None else np.array(BOXES))
     assert np.array_equal(pixels_of(image), pixels_of(again)), (
-        f"{name} gives another image for the same generator"
+        f"{name} returns different images for the same generator"
     )
     if transform.stage == "mix":
         assert 0 <= more[0] <= 1, f"{name}: the share of the first sample is {more[0]}"
@@ -82,14 +84,16 @@ def check_call(transform: R.Transform, seed: int, boxes: Any) -> None:
     kind = Image.Image if transform.stage == "image" else np.ndarray
     assert isinstance(image, kind), f"{name} gives {type(image).__name__}, not {kind.__name__}"
     if boxes is None:
-        assert all(part is None for part in more), f"{name} makes boxes where there are none"
+        assert all(part is None for part in more), (
+            f"{name} returns boxes for an image without boxes"
+        )
         return
-    assert np.array_equal(boxes, np.array(BOXES)), f"{name} changes the boxes that it was given"
+    assert np.array_equal(boxes, np.array(BOXES)), f"{name} modifies its input boxes"
     check_boxes(name, pixels_of(image), *more)
 
 
 def check_boxes_follow(transform: R.Transform, seed: int) -> None:
-    """Check that a box still surrounds what it surrounded: a light rectangle on a dark ground."""
+    """Check that a box still surrounds its object, a light rectangle on a dark background."""
     pixels = np.full((30, 40, 3), 40, np.uint8)
     left, top, right, bottom = MARKED
     pixels[top:bottom, left:right] = 220
@@ -97,17 +101,17 @@ def check_boxes_follow(transform: R.Transform, seed: int) -> None:
     try:
         image, boxes, _ = step(Image.fromarray(pixels), np.array([MARKED], float), generator(seed))
     except ValueError:
-        return  # it says that it takes no boxes
+        return  # the transform declares that it takes no boxes
     light = pixels_of(image).astype(float).mean(-1)
     rows, columns = np.nonzero(light > (light.min() + light.max()) / 2)
     if not len(boxes) or np.ptp(light) < CONTRAST or (boxes[0, 2:] - boxes[0, :2]).min() < SIDE:
-        # cropped away, or too little of it is left
+        # cropped away, or too small
         return
     seen = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
     assert overlap(boxes[0], seen) > 0.5, (
         f"{type(transform).__name__} moves the image, but a box stays: "
         f"{boxes[0].round(1).tolist()} "
-        f"surrounds nothing, what was in it is at {seen.tolist()}"
+        f"is empty, its object is at {seen.tolist()}"
     )
 
 
@@ -120,8 +124,8 @@ def overlap(one: np.ndarray, other: np.ndarray) -> float:
 
 def check_boxes(name: str, pixels: np.ndarray, boxes: np.ndarray, left: np.ndarray | None) -> None:
     count = len(BOXES) if left is None else len(left)
-    assert len(boxes) == count, f"{name}: {len(boxes)} boxes, but {count} are said to be left"
+    assert len(boxes) == count, f"{name}: {len(boxes)} boxes, but the transform reports {count}"
     rows, columns = pixels.shape[:2] if pixels.shape[-1] == 3 else pixels.shape[1:]
     inside = (boxes >= -1e-6).all() and (boxes <= np.array([columns, rows] * 2) + 1e-6).all()
-    assert inside, f"{name}: a box is outside of the image"
+    assert inside, f"{name}: a box is outside the image"
     assert (boxes[:, 2:] > boxes[:, :2]).all(), f"{name}: a box is empty"

@@ -1,4 +1,4 @@
-"""Conformance of a value: frozen, comparable, and the same after JSON."""
+"""Conformance of a value: frozen, comparable, and unchanged by a JSON round trip."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from ..support.values import from_json, get_path, iterate_leaves, replace_path, 
 
 @contextmanager
 def calling(what: str) -> Iterator[None]:
-    """Turn an exception of the part that is checked into an AssertionError that names the call."""
+    """Convert an exception of the checked part into an AssertionError that names the call."""
     try:
         yield
     except AssertionError:
@@ -21,17 +21,17 @@ def calling(what: str) -> Iterator[None]:
 
 
 def check_value(value: Any) -> None:
-    """Check that a value is frozen, compares and hashes by content, and goes to JSON and back.
+    """Check that a value is frozen, compares and hashes by content, and survives a JSON round trip.
 
     Args:
-        value: of a class made with `@weft.register`.
+        value: an instance of a class decorated with `@weft.register`.
     """
     name = type(value).__name__
     assert CHOICES.get(name) is type(value), (
         f"{name} is not registered; decorate it: @weft.register"
     )
     again = from_json(to_json(value))
-    assert again == value, f"{name} is another value after JSON: {again}"
+    assert again == value, f"{name} changes when written to JSON and read back: {again}"
     assert hash(again) == hash(value), f"{name}: equal values have different hashes"
     for field in vars(value):
         try:
