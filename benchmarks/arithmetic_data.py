@@ -1,5 +1,5 @@
-"""The text of recipes/gpt_arithmetic.py: solved problems of the ten arithmetic tasks, several of
-one task a document.
+"""Generate the training text of recipes/gpt_arithmetic.py: solved problems of the ten arithmetic
+tasks, several problems of one task per document.
 
     python -m benchmarks.arithmetic_data arithmetic [--count 200000] [--seed 0]
 

@@ -1,5 +1,5 @@
-"""The data of recipes/instruct.py and recipes/prefer.py: questions with a short answer, and the
-same answer in many words.
+"""Generate the data of recipes/instruct.py and recipes/prefer.py: questions with a short and a
+verbose answer.
 
     python -m benchmarks.assistant_data assistant [--count 4000] [--seed 0]
 

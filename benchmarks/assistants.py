@@ -1,16 +1,16 @@
-"""What instruction and preference tuning do to a real assistant: SmolLM2-135M-Instruct learns to
-answer in one word.
+"""Measure instruction and preference tuning of SmolLM2-135M-Instruct, which learns to answer in one
+word.
 
     python -m benchmarks.smollm2 DATA/smollm2
     python -m benchmarks.assistants DATA/smollm2 [--steps 40] [--questions 60] [--output runs]
         [--receipt FILE]
 
-Questions, answers and pairs are those of benchmarks.assistant_data; the ones that are asked were
-held out. Before, after instruction tuning, and after preference tuning of the original (DPO, with
+Questions, answers and pairs are those of benchmarks.assistant_data; evaluation uses held-out
+questions. Before, after instruction tuning, and after preference tuning of the original (DPO, with
 the original as reference) every model answers greedily, by its own chat template. An answer is
-right if it names the answer as a word. Of two answers the right one wins, of two right ones the
-shorter; the win rate is against the original, a draw counting half. A finished run is not run
-again. The last line is JSON.
+right if it names the answer as a word. A right answer wins against a wrong one, and the shorter of
+two right answers wins; the win rate is against the original, and a draw counts half. Finished runs
+are reused. The last line is JSON.
 """
 
 import argparse

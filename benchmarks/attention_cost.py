@@ -1,5 +1,5 @@
-"""What one layer costs as the input grows: full attention, a window, Linformer, a convolution and a
-recurrent layer of one width.
+"""Measure time and memory of one layer against input length: full attention, windowed attention,
+Linformer, a convolution and a recurrent layer of the same width.
 
     python -m benchmarks.attention_cost [--lengths 512 ... 32768] [--width 256] [--budget 300]
         [--receipt FILE]

@@ -1,13 +1,13 @@
-"""Does GPT's auxiliary loss help? Fine-tuning of one small GPT, pre-trained on wikitext-2, with and
-without the next tokens of the task's own rows in the loss (Radford et al. 2018, section 3.2: L3 =
-L2 + λ · L1, λ = .5; their table 5 takes it away).
+"""Measure GPT's auxiliary loss: fine-tune a small GPT, pre-trained on wikitext-2, with and without
+next-token prediction on the task's rows (Radford et al. 2018, section 3.2: L3 = L2 + λ · L1, λ =
+.5; their table 5 takes it away).
 
     python -m benchmarks.auxiliary_lm [--weights 0 0.5] [--seeds 3] [--pretraining-steps 200]
         [--output runs] [--receipt FILE]
 
 Everything else is the same: pre-trained weights, the first 2,000 sentences of SST-2 and the first
 1,600 pairs of SICK, steps, rate and seeds. Accuracy is on SST-2's dev set and on the last fifth of
-SICK. The difference has the standard error of its mean over seeds. A finished run is not run again.
+SICK. The difference has the standard error of its mean over seeds. Finished runs are reused.
 --quick takes three steps of each run. The last line is JSON.
 """
 

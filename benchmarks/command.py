@@ -1,6 +1,4 @@
-"""How the commands of this folder end: with one line for a wrong input, as the verbs of
-`weft` do.
-"""
+"""Entry point of the benchmark commands: errors of input are printed in one line, as by `weft`."""
 
 import sys
 from collections.abc import Callable

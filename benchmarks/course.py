@@ -1,4 +1,4 @@
-"""Pictures of the course page that no other benchmark draws.
+"""Draw the pictures of the course page that no other benchmark draws.
 
     # sinusoids, masks, activations, schedules: seconds
     python -m benchmarks.course
@@ -7,8 +7,8 @@
 
 The first four are drawn from Weft's own layers. With `--train`, `recipes/vit.py:fashion_mnist` and
 `recipes/mae.py:cifar10` are trained for `--steps` steps each, fewer than they have, into `--runs`,
-where finished runs are used again; then the figures of ViT's section
-4.5 and of MAE are drawn from validation images. The last line is JSON.
+where finished runs are reused; then the figures of ViT's section 4.5 and of MAE are drawn from
+validation images. The last line is JSON.
 """
 
 import argparse

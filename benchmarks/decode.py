@@ -1,16 +1,16 @@
-"""Decoding beside transformers' generate and CTranslate2: the same weights, one process, tokens per
-second.
+"""Compare decoding speed with transformers and CTranslate2: the same weights in one process, tokens
+per second.
 
     python -m benchmarks.decode [--rounds 5] [--only gpt2] [--threads 2] [--busy] [--receipt FILE]
 
-GPT-2 of 6 blocks, 384 wide, 8,192 tokens, goes on from 16 tokens for 128; a translator of Marian's
-shape, 6 + 6 blocks, 512 wide, 32,000 tokens, reads 24 and says 64. Each greedily, one row and
-eight, and with four beams. Nothing ends early, so all do the same work. Ours and transformers' in
-float32 and bf16, CTranslate2's in float32 and int8. First the float32 greedy tokens of all three
-are compared; where more than a fifth of the rows differ nothing is measured. Systems take turns; a
-time is the median of the rounds, a ratio (above 1: we are faster) the median over rounds of
-neighbours, so a busy machine slows all. The last line is JSON: model/task -> times in milliseconds
-and ratios.
+GPT-2 (6 blocks, width 384, 8,192 tokens) continues 16 tokens with 128; a translation model like
+Marian (6 + 6 blocks, width 512, 32,000 tokens) reads 24 tokens and generates 64. Decoding is
+greedy, with one and eight rows, and with four beams. No row ends early, so all systems do the same
+work. Ours and transformers' in float32 and bf16, CTranslate2's in float32 and int8. First the
+float32 greedy tokens of all three are compared; where more than a fifth of the rows differ nothing
+is measured. Systems take turns; a time is the median of the rounds, a ratio (above 1: we are
+faster) the median over rounds of neighbours, so a busy machine slows all. The last line is JSON:
+model/task -> times in milliseconds and ratios.
 """
 
 import argparse

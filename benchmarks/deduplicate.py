@@ -1,11 +1,12 @@
-"""What filters and deduplication cost: `python -m benchmarks.deduplicate [--megabytes 40] [--ray]`.
+"""Measure the cost of filters and deduplication: `python -m benchmarks.deduplicate [--megabytes 40]
+[--ray]`.
 
 The text is words drawn after Zipf, in documents of many lengths; a tenth of them repeat an earlier
 one, and a tenth repeat one with some words changed. Each stage is timed on one core in processor
 seconds; then the whole of `weft prepare` with and without filters. With `--ray`, two workers of a
-Ray cluster prepare the same, and the hashes are compared. The last line is JSON: megabytes a second
-per core, what was found of what was planted, bytes and memory per billion documents, and core-hours
-and money per terabyte at a price that is given, not measured.
+Ray cluster prepare the same, and the hashes are compared. The last line is JSON: megabytes per
+second and core, the share of planted duplicates that was found, bytes and memory per billion
+documents, and core-hours and cost per terabyte at an assumed price.
 """
 
 import argparse

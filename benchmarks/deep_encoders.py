@@ -1,15 +1,14 @@
-"""Which deep encoders train? Masked bytes of WikiText-2, read by encoders of 6, 12 and 30 blocks:
+"""Compare the training of deep encoders of 6, 12 and 30 blocks on masked bytes of WikiText-2:
 post-norm, pre-norm, DeepNorm, and DLCL.
 
     WEFT_DATA=… python -m benchmarks.deep_encoders [--depths 6 12 30] [--steps 150] [--seeds 3]
         [--output runs] [--plot FILE.svg]
                                                    [--receipt FILE] [--quick]
 
-Everything else is the same: data, width, schedule, steps and seeds; no rate was chosen for one of
-them. Reported is the loss on held-out text after the last step, in nats per masked byte. A run
+Everything else is the same: data, width, schedule, steps and seeds; the learning rate was not tuned
+per row. Reported is the loss on held-out text after the last step, in nats per masked byte. A run
 "failed" if it learned no more than how often each byte occurs: its loss is not below the entropy of
-single bytes by a tenth of a nat, or not finite. A finished run is not run again. The last line is
-JSON.
+single bytes by a tenth of a nat, or not finite. Finished runs are reused. The last line is JSON.
 """
 
 import argparse

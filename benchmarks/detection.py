@@ -1,5 +1,5 @@
-"""Detection: blood cells in COCO's layout, what several runs reached at the same cost, and what a
-detector sees.
+"""Detection benchmark: convert BCCD to COCO's layout, compare runs at the same cost, and draw boxes
+and attention maps.
 
     python -m benchmarks.detection bccd DATA/bccd [--archive DATA/bccd/bccd.tar]
     python -m benchmarks.detection curves runs/detr runs/detr-anchors runs/detr-denoising

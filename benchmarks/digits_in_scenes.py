@@ -1,5 +1,5 @@
-"""Digits in scenes: generated images with boxes in COCO's layout, which two cores can learn to
-detect.
+"""Generate a small detection dataset: images of digits with boxes in COCO's layout, for training on
+two cores.
 
     # 15,000 scenes to train on, 1,000 held out
     python -m benchmarks.digits_in_scenes DATA/digits_in_scenes

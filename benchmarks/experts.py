@@ -1,4 +1,5 @@
-"""Do experts share the work? The same small language model with and without the routers' losses.
+"""Measure the load balance of experts: the same small language model with and without the router
+losses.
 
     python -m benchmarks.experts [--steps 300] [--seeds 3] [--output runs] [--receipt FILE]
 

@@ -1,5 +1,5 @@
-"""Every shipped recipe leaves: trained for a few steps on generated data, converted, opened by
-transformers or sentence-transformers.
+"""Check export parity for every shipped recipe: train a few steps on generated data, export, and
+open the model with transformers or sentence-transformers.
 
     python -m benchmarks.export [--only bert] [--receipt FILE]
 

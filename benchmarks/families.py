@@ -1,5 +1,5 @@
-"""Forward and forward+backward of our models beside transformers' same model and weights: one
-process, alternating.
+"""Compare the speed of forward and forward+backward with transformers: the same model and weights,
+alternating in one process.
 
     python -m benchmarks.families [--rounds 15] [--only gpt2]
 

@@ -1,6 +1,6 @@
-"""Does masked autoencoding pay where labels are few? A ViT pre-trained on all images, then
-fine-tuned on a few per cent of the labels, beside the same ViT from scratch; least squares and a
-linear head on its frozen features; and fine-tuning at twice the resolution.
+"""Measure masked autoencoding with few labels: a ViT pre-trained on all images and fine-tuned on a
+few per cent of the labels, compared with the same ViT from scratch, with least squares and a linear
+head on frozen features, and with fine-tuning at twice the resolution.
 
     python -m benchmarks.few_labels [--labels 0.05] [--seeds 3] [--steps 2000] [--set steps=…]
         [--output runs] [--rows scratch fine-tuned …] [--draw FILE.png] [--receipt FILE] [--quick]
@@ -8,7 +8,7 @@ linear head on its frozen features; and fine-tuning at twice the resolution.
 --set changes the pre-training recipe, recipes/mae.py:cifar10. The accuracy is on the whole test
 set. Steps, batches, transforms and candidates of the learning rate are the same with and without
 pre-training: each has the better of two on the first seed, judged on the last tenth of the training
-images, whose labels nothing else uses. A finished run is not run again. The last line is JSON.
+images, whose labels nothing else uses. Finished runs are reused. The last line is JSON.
 """
 
 import argparse

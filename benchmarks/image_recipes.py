@@ -1,11 +1,11 @@
-"""Recipes of images, trained with several seeds: accuracy, cost and curves in one receipt.
+"""Train image recipes with several seeds; record accuracy, cost and curves in one receipt.
 
     python -m benchmarks.image_recipes vit:fashion_mnist swin:tiny [--seeds 3 1] [--set steps=9380]
         [--output runs] [--plot FILE.svg] [--receipt FILE]
 
 The accuracy is that of `weft evaluate` on the validation images, of the weights that the recipe
-selects. A finished run is not run again. The last line is JSON: recipe -> parameters, FLOP,
-accuracy of each seed, and the validation curve of each.
+selects. Finished runs are reused. The last line is JSON: recipe -> parameters, FLOP, accuracy of
+each seed, and the validation curve of each.
 """
 
 import argparse

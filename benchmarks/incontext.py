@@ -1,5 +1,5 @@
-"""In context: what a model answers after a few examples, without training for it (Brown et al.
-2020, arXiv:2005.14165, figure 3.10).
+"""Measure in-context learning: answers after a few examples in the prompt (Brown et al. 2020,
+arXiv:2005.14165, figure 3.10).
 
     python -m benchmarks.smollm2 smollm2
     python -m benchmarks.incontext --model smollm2 [--own RUN] [--shots 0 1 4 16] [--count 60]
@@ -7,9 +7,9 @@
 
 For the model: the answers to the lines of a lecture, and the ten arithmetic tasks after so many
 examples; for `--own`, a run of recipes/gpt_arithmetic.py, the same questions. `--same` prompts are
-also answered by transformers: greedy text, token for token. What is finished is stored under
-`--output`; running it again continues. With `--receipt`, a picture lands beside it. The last line
-is JSON.
+also answered by transformers: greedy text, token for token. Finished parts are stored under
+`--output`; a repeated call continues. With `--receipt`, a picture is written next to it. The last
+line is JSON.
 """
 
 import argparse

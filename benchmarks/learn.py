@@ -1,5 +1,4 @@
-"""Does it learn? Recipes trained from nothing on real data, beside what counting words alone would
-reach.
+"""Train recipes from scratch on real data and compare the loss with a unigram baseline.
 
     python -m benchmarks.learn recipes/gpt_char.py recipes/bert.py [--seeds 3] [--output runs]
         [--receipt FILE]
@@ -7,7 +6,7 @@ reach.
 For each recipe: the validation loss over the whole of the validation data, its terms, the seconds
 of the training steps, and the unigram loss: the cross entropy of the same labels under their
 frequencies in training; for next sentence, what the lengths of both segments alone give. With
-`--receipt`, each curve lands beside it. The last line is JSON.
+`--receipt`, each curve is written next to it. The last line is JSON.
 """
 
 import argparse

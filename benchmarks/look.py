@@ -1,5 +1,5 @@
-"""What `weft look` costs beyond loading: 512 tokens through BERT base, 12 layers of 12 heads, to a
-page.
+"""Measure the time and page size of `weft look` without loading: BERT base (12 layers, 12 heads) on
+512 tokens.
 
     python -m benchmarks.look [--repeats 5] [--receipt docs/results/look.json]
 

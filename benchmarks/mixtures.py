@@ -1,4 +1,4 @@
-"""One T5 for several tasks, beside one per task: the same FLOPs in all (T5, arXiv:1910.10683,
+"""Compare one T5 for several tasks with one T5 per task, at equal FLOPs (T5, arXiv:1910.10683,
 section 3.5.2).
 
     python -m benchmarks.mixtures [--steps 450] [--seeds 1] [--output runs] [--receipt FILE]

@@ -1,4 +1,4 @@
-"""A receipt: a measured result with all that is needed to ask for it again."""
+"""Receipts: measured results with the command, versions and machine that reproduce them."""
 
 import hashlib
 import json

@@ -1,13 +1,13 @@
-"""What attention replaced: the recurrent encoder-decoder of examples/bahdanau.py beside the
-Transformer, English to German on Multi30k.
+"""Compare the recurrent encoder-decoder of examples/bahdanau.py with the Transformer on Multi30k,
+English to German.
 
     WEFT_DATA=… python -m benchmarks.recurrent [--steps 300] [--seeds 1] [--output runs]
         [--plot FILE.svg] [--receipt FILE] [--times] [--quick]
 
 Both have the same data, table, batches, optimiser, rate and schedule, about as many parameters, and
 no dropout; neither was tuned. First they are trained with equal counted FLOPs; then the faster one
-goes on, exactly resumed, until it has had as many seconds as the other, by the processor seconds a
-step that are measured alternately on one thread. BLEU is that of beam search on the test set of
+continues, exactly resumed, until it has trained for as many seconds as the other, by processor
+seconds per step, measured alternately on one thread. BLEU is that of beam search on the test set of
 2016, lower-cased as the models' vocabulary is. The time of a training step is also measured for
 rows of 16 to 256 tokens, the same number of tokens in all: what a recurrence cannot do at once. The
 picture is the alignment of one sentence. Restartable. The last line is JSON.

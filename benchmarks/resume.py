@@ -1,14 +1,14 @@
-"""How long a run takes to go on, at sample 10 and at sample 10 billion:
-`python -m benchmarks.resume`.
+"""Measure the time to resume a run at sample 10 and at sample 10 billion: `python -m
+benchmarks.resume`.
 
-With --quick, the data is ten shards of a thousand rows, at two positions, and each number is of one
-process. Otherwise the data is 10,000 shards of a million rows, one real file under 10,000 names.
-Each number is the best of three fresh processes, from nothing to the first batch: `seconds` without
-the imports, `with_imports` with them (most of which is torch), `processor` without them and without
-what other processes took, which must be under a second. `megabytes` is the process's own memory
-after it, which must be as much far away as near, `after_imports` what of it came after the imports,
-`peak` the peak with all pages of mapped files, which the system takes back when it needs them. The
-last line is JSON.
+With --quick, the data has ten shards of a thousand rows, and each number comes from one process at
+two positions. Otherwise the data is 10,000 shards of a million rows, one real file under 10,000
+names. Each number is the best of three fresh processes, from nothing to the first batch: `seconds`
+without the imports, `with_imports` with them (most of which is torch), `processor` without them and
+without what other processes took, which must be under a second. `megabytes` is the process's own
+memory after it, which must be as much far away as near, `after_imports` what of it came after the
+imports, `peak` the peak with all pages of mapped files, which the system takes back when it needs
+them. The last line is JSON.
 """
 
 import time

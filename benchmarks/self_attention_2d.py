@@ -1,4 +1,4 @@
-"""What SAGAN's self-attention adds to a small convolutional classifier of Fashion-MNIST
+"""Measure the effect of SAGAN's self-attention in a small convolutional classifier of Fashion-MNIST
 (examples/self_attention_cnn.py).
 
     WEFT_DATA=… python -m benchmarks.self_attention_2d [--steps 1500] [--seeds 3] [--receipt FILE]

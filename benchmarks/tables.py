@@ -1,5 +1,5 @@
-"""The papers' tables of variations at laptop size, one command each, beside the direction of effect
-that the paper reports.
+"""Reproduce the papers' tables of variations at small scale, and compare the direction of each
+effect with the paper.
 
     python -m benchmarks.tables transformer [--seeds 3] [--rows base heads_1 …] [--output runs]
         [--receipt FILE]
@@ -14,8 +14,8 @@ transformer: perplexity per piece and BLEU of Multi30k's validation pairs, greed
 
 A row is a recipe of recipes/tables/. Its difference from the base row counts as "same" within the
 margin which its file names for the paper's figures; here within one standard error of the
-difference, and within 1 % of the base row's value. A finished run is not run again, so a killed
-command continues where it was. --quick takes three steps of each run. The last line is JSON.
+difference, and within 1 % of the base row's value. Finished runs are reused, so a repeated command
+continues after an interruption. --quick takes three steps of each run. The last line is JSON.
 """
 
 import json

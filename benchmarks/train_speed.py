@@ -1,5 +1,5 @@
-"""Whole optimiser steps beside transformers' same model, weights, loss and optimiser, and beside
-the bare kernels: one process.
+"""Compare the speed of whole optimiser steps with transformers (same model, weights, loss and
+optimiser) and with the matrix products alone, in one process.
 
     python -m benchmarks.train_speed [--rounds 12] [--only gpt2] [--receipt FILE]
 

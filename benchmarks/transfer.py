@@ -1,6 +1,6 @@
-"""Does pre-training pay? BERT, ELECTRA and T5 as wide as BERT-mini, each pre-trained on wikitext-2
-for the same FLOPs, then fine-tuned on three tenths of CoNLL-2003, beside the same models from
-scratch: the same steps, rates and seeds.
+"""Compare pre-training with training from scratch: BERT, ELECTRA and T5 at BERT-mini's width,
+pre-trained on wikitext-2 for the same FLOPs and fine-tuned on three tenths of CoNLL-2003, with the
+same steps, rates and seeds as the models from scratch.
 
     python -m benchmarks.transfer [--models bert t5] [--seeds 3] [--pretrainings 3] [--share 1]
         [--tuning-steps 400] [--output runs]
@@ -10,9 +10,9 @@ FLOPs are those of the matrix products of whole steps, counted by torch. F1 of w
 the whole dev set; of T5 the encoder reads, as in transformers' T5ForTokenClassification.
 Pre-trained and from scratch, each model has its own best rate, chosen on the dev set: of all rates
 the two best on the first seed, of these two the better mean over all seeds. The precision is bf16
-where the machine multiplies it fast, else fp32. A run that is finished is not run again. --share .4
-pre-trains each model for that share of its recipe's steps. With --pretrainings 3, tuning with seed
-s starts from pre-training s mod 3; with 1 only the tuning varies. The last line is JSON.
+where the machine multiplies it fast, else fp32. Finished runs are reused. --share .4 pre-trains
+each model for that share of its recipe's steps. With --pretrainings 3, tuning with seed s starts
+from pre-training s mod 3; with 1 only the tuning varies. The last line is JSON.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What benchmarks of several training runs share: their options, and a run with its progress."""
+"""Shared code of benchmarks with several training runs: options, and a run with progress."""
 
 import argparse
 from collections.abc import Iterator

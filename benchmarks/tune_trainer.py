@@ -1,5 +1,5 @@
-"""The other side of `benchmarks.tune`: the same tasks for transformers' Trainer, as its own
-documentation sets them up.
+"""The baseline of `benchmarks.tune`: the same tasks with transformers' Trainer, set up as in its
+documentation.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Whole optimiser steps of image models beside transformers' same model, weights, loss and
-optimiser: one process, alternating.
+"""Compare the speed of whole optimiser steps of image models with transformers: the same model,
+weights, loss and optimiser, alternating in one process.
 
     python -m benchmarks.vision_speed [--rounds 12] [--only swin] [--precision fp32 bf16]
         [--receipt FILE]

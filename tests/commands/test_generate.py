@@ -357,7 +357,7 @@ def test_lower_precision_is_asked_for_by_name(
         ),
         (
             ["generate", "{speaker}", "a", "--draft-model", "{translator}"],
-            "the draft must be of the model's kind",
+            "both have an encoder",
         ),
     ],
 )

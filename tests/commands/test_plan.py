@@ -91,7 +91,7 @@ def test_a_picture_is_drawn(
         ("gpt2 --gpus 8 --tokens -3", "--tokens -3: give a number above 0, such as 300e9"),
         ("gpt2 --gpus 8 --set steps=3", "give a recipe file"),
         ("gpt2 --gpus 8 --picture plan.txt", "use .png or .svg"),
-        ("bert --gpus 8 --simulate", "leave it out for others"),
+        ("bert --gpus 8 --simulate", "omit it for this model"),
     ],
 )
 def test_a_mistake_is_one_line_with_the_way_out(

@@ -65,8 +65,8 @@ OWN = replace(family("gpt2"), name="own", model_type="own", build_spec=build_own
 def test_a_family_with_a_fault_is_found() -> None:
     unread = replace(OWN.fields[0], codec=Codec(lambda depth: depth + 1, lambda depth: depth))
     faults = {
-        "reads back as another spec": {"fields": (unread, *OWN.fields[1:])},
-        "own cannot express this spec": {"fields": OWN.fields[1:]},
+        "reads back as a different spec": {"fields": (unread, *OWN.fields[1:])},
+        "this spec is not a own": {"fields": OWN.fields[1:]},
         "has no row for": {"table": OWN.table[1:]},
         "heads is empty": {"heads": {}},
         "has no size": {"sizes": {}},

@@ -86,7 +86,7 @@ def counted(predictions: Any, references: Any) -> Iterator[tuple[str, float]]:
 
 def test_the_best_by_a_metric_that_validation_does_not_measure_is_refused_by_name() -> None:
     best = BestWeights(BestCheckpoint(metric="f1"), nn.Linear(1, 1))
-    with pytest.raises(ValueError, match=r"'f1': validation measures loss, accuracy; choose one"):
+    with pytest.raises(ValueError, match=r"'f1': .*loss, accuracy"):
         best.update_best(1, {"loss": 0.5, "accuracy": 0.9})  # of tags that are no entities
 
 

@@ -248,8 +248,8 @@ def own() -> Iterator[dict[str, Any]]:
         ("Fives", "seed", "ignores the seed"),
         ("Shift", "evaluation", "is random"),
         ("Shift", "lost", "2 boxes, but 3 are said to be left"),
-        ("Shift", "writes", "changes the boxes"),
-        ("Shift", "boxes", "makes boxes where there are none"),
+        ("Shift", "writes", "modifies its input boxes"),
+        ("Shift", "boxes", "returns boxes for an image without boxes"),
     ],
 )
 def test_a_broken_part_is_found(own: dict[str, Any], kind: str, fault: str, words: str) -> None:
@@ -269,5 +269,5 @@ def test_a_trainable_that_trains_the_body_in_secret_is_found(own: dict[str, Any]
 
 
 def test_a_head_that_fits_no_small_model_says_so() -> None:
-    with pytest.raises(AssertionError, match="fits no small model"):
+    with pytest.raises(AssertionError, match="not compatible with any small model"):
         check_part(S.ClassifierHead(num_labels=3, labels=("one",)))

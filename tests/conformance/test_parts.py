@@ -151,7 +151,7 @@ def own() -> Iterator[dict[str, Any]]:
     [
         ("unused", "no gradient reaches spare"),
         ("role", "has no role for weight"),
-        ("random", "another result the second time"),
+        ("random", "not deterministic in eval mode"),
         ("infinite", "not finite"),
     ],
 )

@@ -259,7 +259,7 @@ class Broken(R.Classification):
     ("wrong", "message"),
     [
         (ShortTask, "7 predictions for 8 samples"),
-        (BatchTask, "is predicted otherwise in a batch"),
+        (BatchTask, "depends on its batch"),
         (SilentTask, "evaluate does not yield f1, matthews"),
         (NotFiniteTask, "more = nan is not finite"),
     ],

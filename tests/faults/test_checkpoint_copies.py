@@ -114,7 +114,7 @@ def test_storage_that_cannot_be_reached_is_reported_and_training_continues(
     with CheckpointCopies("s3://nobody/run", 2, report=lines.append) as nowhere:
         nowhere.submit(tmp_path / "step-000000001")
     assert len(lines) == 1
-    assert "step-000000001 is saved here, but not copied" in lines[0]
+    assert "step-000000001 is saved locally, but was not copied" in lines[0]
 
 
 def test_where_uploads_are_slower_than_saves_the_newest_checkpoint_is_copied(
@@ -138,7 +138,7 @@ def test_where_uploads_are_slower_than_saves_the_newest_checkpoint_is_copied(
         all_saved.set()
     assert there.steps() == [5, 4]
     assert [line.split(" before")[0] for line in lines] == [
-        f"step-00000000{step} was removed here" for step in (1, 3, 2)
+        f"step-00000000{step} was removed locally" for step in (1, 3, 2)
     ]
 
 
@@ -156,7 +156,7 @@ def test_the_first_rank_stops_waiting_for_parts_of_a_checkpoint_that_is_removed(
     checkpoint.discard(tmp_path / "step-000000001")
     there.__exit__()
     assert there.steps() == [2]
-    assert lines[0].startswith("step-000000001 was removed here before it was copied; save less")
+    assert lines[0].startswith("step-000000001 was removed locally before it was copied; save less")
 
 
 class LostNetwork(ObjectPath):
@@ -201,7 +201,7 @@ def test_copies_that_a_start_could_not_list_outlive_its_saves(
     with monkeypatch.context() as patch:
         patch.setattr(there, "steps", lambda: LostNetwork("s3://weft/list").download(tmp_path))
         assert there.fetch_newest(tmp_path) is None
-    assert "continuing from step 500 without a look at the copies" in lines[0]
+    assert "continuing from local step 500" in lines[0]
     there.submit(checkpoint.write(tmp_path, 502, {}, {}))
     there.__exit__()
     assert there.steps() == [10_000, 502]

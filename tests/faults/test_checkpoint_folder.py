@@ -228,9 +228,7 @@ def test_a_read_only_folder_is_named_in_one_line() -> None:
                 match=f"{run} cannot be written: Permission denied; give a run folder that can",
             ):
                 RunLock(run)
-            with pytest.raises(
-                ValueError, match=f"{run} cannot be written; give a run folder that can"
-            ):
+            with pytest.raises(ValueError, match=f"{run} is not writable"):
                 check_free_space(run, 1)
             with pytest.raises(
                 OSError,

@@ -103,7 +103,7 @@ def test_warmup_stable_decay_is_extended_before_its_decay_alone(tmp_path: Path) 
             16,
             "step 5 would have had rows of 12 tokens, not 32",
         ),
-        ({"schedule": R.ConstantSchedule()}, 7, "8 steps are done already"),
+        ({"schedule": R.ConstantSchedule()}, 7, "8 steps are already done"),
     ],
 )
 def test_what_would_change_the_past_is_refused_with_the_reason(
@@ -114,6 +114,8 @@ def test_what_would_change_the_past_is_refused_with_the_reason(
     assert isinstance(child(recipe, out), str)
     said = refused(replace(recipe, steps=steps), out)
     assert line in said
-    assert f"{out}/checkpoints/step-000000008 was saved with another recipe: steps was 8" in said
+    assert (
+        f"{out}/checkpoints/step-000000008 was saved with a different recipe: steps was 8" in said
+    )
     assert is_finished(out)
     assert R.recipe_of_run(out) == recipe

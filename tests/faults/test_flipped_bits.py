@@ -252,7 +252,7 @@ def test_a_bit_of_an_average_is_found_and_the_checkpoint_before_is_taken(
         with hurt(path, flip):
             found = latest_checkpoint(done[1] / "checkpoints", said.append)
         assert found.step == 2
-        assert said == [f"{path} is damaged: its SHA-256 is not the manifest's"]
+        assert said == [f"{path} is damaged: its SHA-256 differs from the manifest"]
 
 
 def test_a_damaged_checkpoint_among_those_that_are_averaged_is_named(

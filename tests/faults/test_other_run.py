@@ -106,10 +106,10 @@ def test_a_checkpoint_of_another_run_is_refused_with_the_field_that_differs(
         found.state | {"step": 4, "recipe": runs.recipes[other].to_json()},
     )
     said = refused(recipe, tmp_path)
-    assert "step-000000004 was saved with another recipe: " in said
+    assert "step-000000004 was saved with a different recipe: " in said
     fields = [FIELDS[one] for one in (name, other) if FIELDS[one]]
     assert any(field in said for field in fields), said
-    with pytest.raises(ValueError, match="was saved with another recipe"):
+    with pytest.raises(ValueError, match="was saved with a different recipe"):
         whole_runs.verify_resume(tmp_path)
 
 
@@ -126,7 +126,7 @@ def test_a_recipe_file_that_was_edited_by_hand_is_refused_with_the_field_that_di
     ):
         assert cli.main(words) == 2
         said = capsys.readouterr().err
-        assert "step-000000003 was saved with another recipe: " in said
+        assert "step-000000003 was saved with a different recipe: " in said
         assert FIELDS[other] in said
 
 
@@ -140,7 +140,7 @@ def test_a_foreign_checkpoint_among_those_that_are_averaged_is_refused(
     (tmp_path / "run" / "curve.svg").unlink()  # not finished
     answer = child(recipe, tmp_path / "run")
     assert answer["error"] == "ValueError"
-    assert "step-000000003 was saved with another recipe: " in answer["line"]
+    assert "step-000000003 was saved with a different recipe: " in answer["line"]
 
 
 def test_a_checkpoint_without_a_recipe_is_refused(runs: Runs, tmp_path: Path) -> None:

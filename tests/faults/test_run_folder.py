@@ -114,7 +114,7 @@ def test_a_source_that_changed_between_two_starts_is_refused(
     assert (
         "give another folder"
         if folder
-        else "restore the old data, or start another run with --output"
+        else "bring the old data back, or start a new run with --output"
     ) in said
     # refused before the run's shards were written over
     assert all(path.read_bytes() == held for path, held in shards.items())
@@ -167,11 +167,11 @@ def test_every_change_of_a_recipe_that_would_change_the_result_is_refused_by_nam
     found = saved(tmp_path, recipe, 6)
     for word, change in CHANGES.values():
         with pytest.raises(
-            ValueError, match="step-000000006 was saved with another recipe"
+            ValueError, match="step-000000006 was saved with a different recipe"
         ) as error:
             compatibility.refuse_other(found, replace(recipe, **change))
         assert word in str(error.value)
-        assert "undo the change, or start another run with weft train --output FOLDER" in str(
+        assert "undo the change, or start a new run with weft train --output FOLDER" in str(
             error.value
         )
 

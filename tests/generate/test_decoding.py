@@ -164,14 +164,14 @@ def test_encoder_decoders_begin_with_what_they_are_given() -> None:
             "max_new_tokens = 0; give at least 1|max_new_tokens = 0: give a number of at least 1",
         ),
         (dict(inputs=[[]]), "prompt 0 is empty"),
-        (dict(inputs=[[2], [V]]), "prompt 1 holds a token outside"),
+        (dict(inputs=[[2], [V]]), "prompt 1 contains a token outside"),
         (
             dict(max_new_tokens=93),
-            "a prompt of 4 tokens and 93 more are over the model's 96 positions; 92 more fit; "
+            "4 prompt tokens + 93 new tokens exceed the model's 96 positions; 92 new tokens fit; "
             "shorten the prompt or --max-new-tokens",
         ),
         (dict(decoder_inputs=[[1]]), "decoder_inputs are for encoder-decoder models"),
-        (dict(seeds=[1, 2]), "1 prompts need as many seeds"),
+        (dict(seeds=[1, 2]), "1 prompts, but 2 seeds"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_line(change: dict[str, object], words: str) -> None:

@@ -233,5 +233,5 @@ def test_the_lens_reads_every_layer_as_a_model_that_ends_there(name: str) -> Non
 def test_the_lens_says_why_it_cannot_read_a_head_or_a_pyramid() -> None:
     with pytest.raises(ValueError, match="a head of logits, and this one is DetectionHead"):
         list(observe.logit_lens(tiny_model("detr"), []))
-    with pytest.raises(ValueError, match="a pyramid's stages differ"):
+    with pytest.raises(ValueError, match="pyramid"):
         list(observe.logit_lens(tiny_model("swin"), []))

@@ -249,11 +249,11 @@ def test_look_writes_a_page_and_pictures(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--output", "x.gif"], ".gif is not written"),
+        (["--output", "x.gif"], "x.gif: the suffix '.gif' is not supported"),
         (["--output", "x.png", "--layer", "3"], "encoder has no layer 3; its layers are 1 to 2"),
         (["--output", "x.png", "--head", "9"], "encoder has no head 9; its heads are 1 to 4"),
-        (["--output", "x.png", "--attention", "cross"], "no attention 'cross'"),
-        (["--output", "x.png", "--open"], "--open needs an HTML page"),
+        (["--output", "x.png", "--attention", "cross"], "unknown attention kind 'cross'"),
+        (["--output", "x.png", "--open"], "--open shows a page"),
     ],
 )
 def test_a_mistake_is_one_line_with_the_way_out(

@@ -99,7 +99,7 @@ def test_an_absurd_batch_is_refused_with_the_estimate_the_room_and_the_way_out()
     free = 4 * 10**9
     with pytest.raises(
         ValueError,
-        match=r"needs about [\d.]+ GB of memory, and 4\.0 GB are free: .* 100,000 rows .* give "
+        match=r"needs about [\d.]+ GB of memory, but only 4\.0 GB are free: .* 100,000 rows .* give "
         r"--set micro_batch_size=\d+",
     ) as error:
         check_memory("absurd", absurd.batch.size_field, need, free)

@@ -78,8 +78,8 @@ def test_what_does_not_fit_is_refused_with_a_plan_that_does() -> None:
     ("wishes", "words"),
     [
         (Wishes(devices=16, tensor=3), "--tensor 3 does not divide the heads"),
-        (Wishes(devices=16, tensor=5, shard=3), "is no grid"),
-        (Wishes(devices=10**6), "some would wait; give fewer --gpus"),
+        (Wishes(devices=16, tensor=5, shard=3), "do not form a grid"),
+        (Wishes(devices=10**6), "give fewer --gpus"),
     ],
 )
 def test_a_layout_that_cannot_be_is_refused_in_one_line(wishes: Wishes, words: str) -> None:

@@ -104,7 +104,7 @@ def test_an_encoder_decoder_combines_both_sides_and_drops_nothing_of_the_memory(
 def test_the_logit_lens_refuses_what_it_would_read_wrongly() -> None:
     from weft.observe.lens import lens_stack
 
-    with pytest.raises(ValueError, match="a mix of layers"):
+    with pytest.raises(ValueError, match="a combination of layers"):
         lens_stack(weft.build(decoder()))
 
 

@@ -403,7 +403,7 @@ def test_an_unknown_module_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="names the module LSTM"):
         read_modules(tmp_path)
     (tmp_path / "modules.json").write_text(json.dumps([{"path": "../secret", "type": "a.Pooling"}]))
-    with pytest.raises(ValueError, match="only folders beside it"):
+    with pytest.raises(ValueError, match="only sibling directories"):
         read_modules(tmp_path)
 
 

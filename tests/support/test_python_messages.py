@@ -336,7 +336,7 @@ def test_what_a_run_says_in_python_names_calls_at_each_step_too() -> None:
     def steps(report: Callable[[str], None]) -> Iterator[int]:
         report("--set threads=4 keeps their number")
         yield 1
-        raise ValueError("start another run with weft train --output FOLDER")
+        raise ValueError("start a new run with weft train --output FOLDER")
 
     @python_reports
     @python_errors(output="directory")
@@ -346,7 +346,7 @@ def test_what_a_run_says_in_python_names_calls_at_each_step_too() -> None:
     running = train()
     assert next(running) == 1
     assert said == ['weft.replace_path(recipe, "threads", 4) keeps their number']
-    with pytest.raises(ValueError, match=r"^start another run with weft\.train with another"):
+    with pytest.raises(ValueError, match=r"^start a new run with weft\.train with another"):
         next(running)
 
 

@@ -234,7 +234,7 @@ REFUSED: dict[str, tuple[S.Spec, S.Spec | None, Any]] = {
         vit(image_size=32),
         labelled(R.LabelledImages()),
     ),
-    "the teacher has the classes in another order": (
+    "classes are in a different order": (
         vit(),
         S.with_label_names(vit(), LABELS[::-1]),
         labelled(R.LabelledImages()),

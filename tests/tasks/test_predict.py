@@ -216,7 +216,7 @@ def test_a_sample_that_is_answered_twice_is_not_counted_in_silence() -> None:
         def sum(self, numbers: list[float]) -> list[float]:
             return [numbers[0]] * 2 if len(numbers) == 2 else numbers[: len(numbers) // 2] * 2
 
-    with pytest.raises(AssertionError, match="a sample has no answer, or two"):
+    with pytest.raises(AssertionError, match="a sample has no prediction, or two"):
         predict(
             ready(S.ClassifierHead(num_labels=3, labels=LABELS)),
             R.Classification(),

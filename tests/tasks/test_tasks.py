@@ -67,7 +67,7 @@ WRONG_MODEL: list[tuple[str, R.Task, S.Spec, DataInfo]] = [
     ("ClassifierHead head, not LMHead", CLASS, bert(), labelled(PAIR)),
     ("60 tokens, the model 50", CLASS, bert(head=classes().head, vocab_size=50), labelled(PAIR)),
     ("1 output, the head 3", R.Regression(), classes(), labelled(PAIR, labels=None)),
-    ("only a decoder alone", R.Classification(lm_weight=0.5), classes(), labelled(PAIR)),
+    ("decoder without an encoder", R.Classification(lm_weight=0.5), classes(), labelled(PAIR)),
     ("ClassifierHead head, not LMHead", R.MultipleChoice(), bert(), meta(CHOICES)),
     ("1 output, the head 2", R.MultipleChoice(), classes(2), meta(CHOICES)),
     ("SpanHead head, not LMHead", R.QuestionAnswering(), bert(), meta(QUESTIONS)),

@@ -49,7 +49,7 @@ def refuse_other(checkpoint: CheckpointFacts, recipe: R.Recipe) -> None:
         if reason is not None:
             raise ValueError(
                 f"{checkpoint.path} was saved with a different recipe: {name} was {was!r}; {reason}"
-                "undo the change, or start a new run with weft train --output DIRECTORY"
+                "undo the change, or start a new run with weft train --output FOLDER"
             )
 
 
