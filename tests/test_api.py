@@ -1,4 +1,4 @@
-"""What `weft` offers in one call."""
+"""The top-level Python API."""
 
 import ast
 from pathlib import Path

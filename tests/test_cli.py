@@ -1,4 +1,4 @@
-"""The command `weft`: every verb, its JSON, and every mistake a person can make."""
+"""The command line: every command, its JSON, and its error messages."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Random specs over the whole table: every axis of the design space, freely combined."""
+"""Draw random specs over all axes of the design space."""
 
 from hypothesis import strategies as st
 

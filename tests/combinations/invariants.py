@@ -1,7 +1,6 @@
-"""What every model must hold, whatever its spec. One function each: it raises where the invariant
-breaks.
+"""Invariants of every model, for any spec. Each function raises if its invariant is violated.
 
-`EXCEPTIONS` is the only place where an invariant may be excused, with the reason.
+Accepted exceptions are listed in `EXCEPTIONS` with the reason.
 """
 
 from collections.abc import Callable, Iterator

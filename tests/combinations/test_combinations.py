@@ -1,4 +1,4 @@
-"""Every axis of the table with every other: random specs, all invariants."""
+"""Random combinations of all axes of the spec satisfy all invariants."""
 
 import pytest
 import torch

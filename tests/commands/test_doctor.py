@@ -1,4 +1,4 @@
-"""`weft doctor` says what is there, and fails only for what is needed."""
+"""`weft doctor` reports installed packages and fails only for required ones."""
 
 import json
 import tomllib

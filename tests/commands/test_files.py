@@ -1,6 +1,4 @@
-"""No output takes the place of an input or of another output, by its own name or by another of the
-same file.
-"""
+"""Outputs never overwrite an input or another output, under any name of the same file."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""weft generate and weft translate, typed."""
+"""`weft generate` and `weft translate` on the command line."""
 
 import csv
 import gzip

@@ -1,4 +1,4 @@
-"""A model by its name."""
+"""Models selected by name on the command line."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`weft new` writes a recipe for the user's own files that trains as it is."""
+"""`weft new` writes a recipe for the user's files that trains unchanged."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""`weft plan`: its page, its JSON, its picture and its mistakes."""
+"""`weft plan`: page, JSON, picture and error messages."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The verbs that ask and score, as they are typed."""
+"""Inference and evaluation commands on the command line."""
 
 import csv
 import io

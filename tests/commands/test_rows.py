@@ -1,4 +1,4 @@
-"""Rows in and out of the verbs that ask and score."""
+"""Input and output files of the inference and evaluation commands."""
 
 import json
 from pathlib import Path

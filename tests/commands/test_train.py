@@ -1,4 +1,4 @@
-"""`weft prepare`, `train`, `status` and `resume` as a person types them."""
+"""`weft prepare`, `train`, `status` and `resume` on the command line."""
 
 import fcntl
 import json

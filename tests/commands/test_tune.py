@@ -1,4 +1,4 @@
-"""`weft tune`: from a file to a model, again where it was, and one line for a mistake."""
+"""`weft tune`: from a file to a model, continuation, and one-line errors."""
 
 import json
 import shutil

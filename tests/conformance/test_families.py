@@ -1,4 +1,4 @@
-"""Every family that is registered passes the conformance check that a user's own must pass."""
+"""Every registered family passes the public conformance check."""
 
 from collections.abc import Iterator
 from dataclasses import replace

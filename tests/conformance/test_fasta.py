@@ -1,4 +1,4 @@
-"""A data format from a user's own file: FASTA, as `examples/extend/fasta.py` has it."""
+"""A user-defined data format: FASTA from `examples/extend/fasta.py`."""
 
 import gzip
 import random

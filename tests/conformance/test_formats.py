@@ -1,4 +1,4 @@
-"""Every data format keeps the contract that a stranger's must."""
+"""Every data format passes the public conformance check."""
 
 import gzip
 import json

@@ -1,5 +1,5 @@
-"""Every family and every task computes where its weights are: wholly on the meta device, where a
-tensor that forgets its device raises.
+"""Every family and task runs on the meta device, where a tensor created on a fixed device raises an
+error.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Every metric keeps the contract that a stranger's must."""
+"""Every metric passes the public conformance check."""
 
 from collections.abc import Iterator
 from math import inf, nan

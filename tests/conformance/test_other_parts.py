@@ -1,6 +1,4 @@
-"""Heads, initialisations, batchings, averages and trainables pass the checks that a user's own must
-pass.
-"""
+"""Heads, initialisations, batchings, averages and trainables pass the public conformance checks."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every part that is registered passes the conformance checks that a user's own parts must pass."""
+"""Every registered part passes the public conformance checks."""
 
 from collections.abc import Iterator
 from typing import Any

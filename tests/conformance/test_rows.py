@@ -1,5 +1,5 @@
-"""Row schemas and tokenizers from outside: registered, checked, prepared and written to JSON like
-ours.
+"""User-defined row schemas and tokenizers are registered, checked, prepared and written to JSON
+like built-in ones.
 """
 
 import json

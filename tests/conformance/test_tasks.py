@@ -1,4 +1,4 @@
-"""Our own tasks keep the contract that a stranger's task must keep."""
+"""Built-in tasks pass the public conformance check."""
 
 import json
 from collections.abc import Callable

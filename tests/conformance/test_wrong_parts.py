@@ -1,5 +1,5 @@
-"""Parts, tasks, metrics and formats with one fault each: `weft.testing` finds it, and passes the
-same part without it.
+"""`weft.testing` detects parts, tasks, metrics and formats with one fault each, and accepts them
+without the fault.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Rows to score: what a file's labels mean, and which words a store holds."""
+"""Evaluation data: label names of files, and texts of stores."""
 
 import json
 import shlex

@@ -1,6 +1,4 @@
-"""Learning in context: prompts end where answers begin, examples are drawn fairly, choices weigh
-what the model says.
-"""
+"""Few-shot prompts: the boundary of prompt and answer, sampling of examples, scoring of choices."""
 
 from itertools import product
 

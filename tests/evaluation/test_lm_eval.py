@@ -1,4 +1,4 @@
-"""The adapter for lm-eval: its three methods against plain passes of the model."""
+"""The lm-eval adapter: its three methods compared with forward passes of the model."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Least squares on frozen features: closed forms beside slow twins, and the command."""
+"""Least-squares probes on frozen features compared with slow references, and the command."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""A damaged file is found before a tensor is used, it is named, and the newest whole checkpoint is
-taken.
+"""Damaged checkpoint files are detected before use and named, and the newest undamaged checkpoint
+is used.
 """
 
 import json

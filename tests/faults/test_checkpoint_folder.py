@@ -1,4 +1,4 @@
-"""What else may lie in a run folder, or keep it from being written; and one trainer at a time."""
+"""Unexpected or unwritable files in a run directory, and exclusive access of one trainer."""
 
 import errno
 import os

@@ -1,5 +1,5 @@
-"""Model folders of strangers: what they claim is bounded by their files, nothing blocks, and no
-link leads out of them.
+"""Untrusted model directories: memory is bounded by file sizes, nothing blocks, and links outside
+the directory are rejected.
 """
 
 import json

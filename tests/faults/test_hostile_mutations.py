@@ -1,6 +1,4 @@
-"""F19: hostile inputs by the thousand. No error but one line, nothing over ten seconds, nothing
-over a gigabyte.
-"""
+"""F19: thousands of hostile inputs give one-line errors, within ten seconds and one gigabyte."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""Rows of every kind with values that nobody expects: each is set aside with file and place, and
-the others are kept.
-"""
+"""Invalid rows of every kind are quarantined with file and position, and valid rows are kept."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""A program that ends before its training does."""
+"""Interpreter exit during training saves the last step."""
 
 import subprocess
 import sys

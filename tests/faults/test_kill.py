@@ -1,5 +1,5 @@
-"""kill -9, at any step and any moment, once or again and again: the run that goes on ends as if
-nothing had happened.
+"""A run that is killed with SIGKILL at any time, once or repeatedly, resumes with bit-identical
+results.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""F20: the log of a year, 10^6 steps: its status is there in a moment, and in little memory."""
+"""F20: the status of a log with 10^6 steps is computed fast and with little memory."""
 
 import json
 import subprocess

@@ -1,5 +1,5 @@
-"""One rank of a real torchrun dies: all others leave soon, nothing is left running, and the run
-goes on as if nothing had happened.
+"""When one rank under torchrun dies, all others exit soon, no process remains, and the run resumes
+bit for bit.
 """
 
 import os

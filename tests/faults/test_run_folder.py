@@ -1,5 +1,5 @@
-"""What a run's folder and its data may turn into between two starts: refused or ignored, with a
-clear word, and nothing is harmed.
+"""Changes to a run directory or its data between two starts are rejected or ignored with a clear
+message, and no file is damaged.
 """
 
 import json

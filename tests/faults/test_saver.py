@@ -1,6 +1,4 @@
-"""Saving beside the training: it sees the values of its step, it is one at a time, and it costs
-little.
-"""
+"""Background saving: values of its own step, one save at a time, low cost."""
 
 import hashlib
 import os

@@ -1,5 +1,5 @@
-"""Ranks, workers and micro-batches may change at every start: the global batch, its samples and the
-loss do not.
+"""Ranks, workers and micro-batches may change at every start without changing the global batch, its
+samples and the loss.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Small models of every way to know a position, and the slow way to go on from a text."""
+"""Small models with every kind of position, and a slow reference decoder."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Beam search beside a search through everything."""
+"""Beam search compared with exhaustive search."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""One token after another."""
+"""Autoregressive decoding with a cache."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The scores that a token is drawn from, beside transformers' own; and the drawing."""
+"""Filtered logits compared with transformers, and the sampling of tokens."""
 
 import numpy as np
 import pytest

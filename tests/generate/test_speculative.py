@@ -1,4 +1,4 @@
-"""A small model guesses ahead; the large one has the word."""
+"""Speculative decoding gives the distribution of the target model."""
 
 from collections import Counter
 from itertools import product

@@ -1,4 +1,4 @@
-"""Text in, text out."""
+"""Generation of text from text prompts."""
 
 import json
 from pathlib import Path

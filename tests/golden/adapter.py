@@ -1,6 +1,4 @@
-"""All that the golden losses know of Weft. When Weft's names change, this file changes and no
-other; the golden file must not.
-"""
+"""The only golden-test module that imports Weft: renamings change this file, never the golden file."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

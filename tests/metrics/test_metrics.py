@@ -1,4 +1,4 @@
-"""Each metric against another implementation, or against what a person works out by hand."""
+"""Metrics compared with another implementation or hand-computed values."""
 
 import random
 from collections.abc import Callable

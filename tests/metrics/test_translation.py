@@ -1,4 +1,4 @@
-"""Translations: BLEU and chrF say how they were made, and Moses' tokens are Moses'."""
+"""Translation metrics: signatures of BLEU and chrF, and Moses tokenization."""
 
 import pytest
 

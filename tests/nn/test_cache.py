@@ -1,4 +1,4 @@
-"""The cache holds no more than it must, and can take back."""
+"""Size and rollback of the key-value cache."""
 
 import re
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""What is seen of images: distances, filters, positions, windows, objects; each beside its slow
-twin.
+"""Inspection of image models: distances, filters, positions, windows and objects, compared with
+slow references.
 """
 
 import math

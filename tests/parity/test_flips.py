@@ -1,6 +1,4 @@
-"""A parity test proves a field only if it fails when the field is wrong: every field is made wrong
-once.
-"""
+"""Mutation test of the parity tests: every wrong field value must be detected."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Beside transformers' own generate, on the same folder."""
+"""Generation compared with transformers' generate on the same directory."""
 
 import copy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The same weights give the same numbers here and there, in both directions."""
+"""The same weights give the same outputs in Weft and transformers, in both directions."""
 
 import inspect
 from functools import partial

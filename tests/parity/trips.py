@@ -1,6 +1,4 @@
-"""There and back: a folder goes through Weft, comes out with the same bytes, and opens where it
-came from.
-"""
+"""Round trips: import and export give the same bytes, and transformers opens the result."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Small models of each kind, their inputs, and the workload that is them."""
+"""Small models of each kind, their inputs, and matching workloads."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a block stores is what torch saves, to the byte."""
+"""The activation formulas equal the bytes that torch saves."""
 
 from typing import Any
 

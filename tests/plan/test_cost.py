@@ -1,4 +1,4 @@
-"""What cannot fit is refused before it is allocated; what may fit never is."""
+"""Runs that cannot fit into memory are rejected before allocation; runs that may fit never are."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Memory of a plan, as parts of a device."""
+"""Memory of a plan by category."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The search for a plan: what fits, what is refused, and what it costs."""
+"""The search for a plan: fitting layouts, errors and costs."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""One of many ranks, simulated with the real model and the real parallelism: the closed formulas
-are near.
-"""
+"""The closed formulas are close to a simulation of one rank with the real model and parallelism."""
 
 from dataclasses import replace
 from typing import Any

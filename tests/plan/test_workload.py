@@ -1,4 +1,4 @@
-"""FLOPs of a plan are those that torch counts."""
+"""The FLOPs of a plan equal those that torch counts."""
 
 from dataclasses import replace
 

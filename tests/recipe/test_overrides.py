@@ -1,6 +1,4 @@
-"""`--set`: every path reaches its part, a wrong one is one line with the right one, and no string
-is a traceback.
-"""
+"""`--set`: every path sets its field, and a wrong path gives a one-line error with a suggestion."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Rates are what the papers say, and a function of the step alone."""
+"""Learning rate schedules match the papers and depend only on the step."""
 
 from math import cos, pi
 from typing import Any

@@ -1,5 +1,5 @@
-"""Compact Transformers: the stem, sequence pooling and the whole of CCT, beside slow twins written
-from the paper.
+"""Compact Transformers: the stem, sequence pooling and the whole of CCT, compared with slow
+references written from the paper.
 """
 
 import math

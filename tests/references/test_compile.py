@@ -1,4 +1,4 @@
-"""Compiled models say what eager ones say."""
+"""Compiled models give the outputs of eager ones."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The fused kernel and the open one; the maps that the open one shows."""
+"""The fused and the unfused attention kernel, and attention maps."""
 
 import itertools
 from functools import partial

@@ -1,5 +1,5 @@
-"""PaLM beside a slow twin written from the paper: transformers does not have it, and no weights are
-published.
+"""PaLM compared with a slow reference written from the paper; transformers does not have it, and no
+weights are published.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Positions: exact where it matters, the same by the fast way and the slow."""
+"""Position encodings compared with slow references."""
 
 import math
 

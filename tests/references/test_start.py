@@ -1,4 +1,4 @@
-"""How every number starts: by its name and the seed alone, at the spread its paper asks."""
+"""Initialisation: determined by parameter name and seed, with the standard deviation of the paper."""
 
 import math
 from collections.abc import Iterator

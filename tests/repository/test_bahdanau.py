@@ -1,4 +1,4 @@
-"""A stack of one's own: the recurrent encoder-decoder of examples/bahdanau.py."""
+"""A user-defined stack: the recurrent encoder-decoder of examples/bahdanau.py."""
 
 import hashlib
 import json

@@ -1,6 +1,4 @@
-"""The documentation holds: its code runs, its commands parse, its links lead somewhere, and what
-follows from the code is on it.
-"""
+"""Documentation: code runs, commands parse, links resolve, and generated tables are current."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the pages print is what the receipts hold."""
+"""The documentation prints the numbers of the receipts."""
 
 import hashlib
 import json

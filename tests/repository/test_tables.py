@@ -1,5 +1,5 @@
-"""The tables of variations and the benchmarks of mixtures: rows cost what their table promises, and
-nothing finished is run again.
+"""The tables of variations and the benchmarks of mixtures: costs of rows, and reuse of finished
+runs.
 """
 
 import json

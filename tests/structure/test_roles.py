@@ -1,4 +1,4 @@
-"""What a parameter is for is declared, never read from its name."""
+"""The role of a parameter is declared, never derived from its name."""
 
 import ast
 from collections.abc import Iterator

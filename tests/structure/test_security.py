@@ -1,5 +1,5 @@
-"""Nothing is unpickled and no folder's own code is run: the source cannot, and planted folders do
-not get their way.
+"""Security: the source never unpickles data or runs code from directories, and malicious
+directories fail.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""`weft tune` on images: from a folder to a model that classifies, whatever the checkpoint was."""
+"""`weft tune` on images: from a directory to a classifier, for any checkpoint."""
 
 import json
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""One suggestion: what `weft tune` runs is what `weft new` writes, for every task, and it is made
-without torch.
+"""`weft tune` runs the recipe that `weft new` writes, for every task, and suggestions need no
+torch.
 """
 
 import json

@@ -1,6 +1,4 @@
-"""`weft tune` on T5 and BART: text in, text out, with the whole encoder-decoder; then scored, asked
-and resumed like any run.
-"""
+"""`weft tune` on T5 and BART: text-to-text training, evaluation, inference and resumption."""
 
 import json
 import shutil

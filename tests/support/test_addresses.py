@@ -1,4 +1,4 @@
-"""Addresses: what is missing or goes wrong there is one line."""
+"""Storage addresses: missing libraries and failures give one-line errors."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""The order: a bijection for every n, different in every epoch, well mixed, and never to be
-changed.
+"""The sample order: a bijection for every n, different in every epoch, well mixed, and stable
+across versions.
 """
 
 import time

@@ -1,6 +1,4 @@
-"""What Python shows and answers where the command line is not in between: keywords, paths, help()
-and errors.
-"""
+"""Messages of the Python API: keywords, paths, help() and errors."""
 
 import inspect
 import pydoc

@@ -1,6 +1,4 @@
-"""Every objective once or more, small: what `test_invariants` sweeps. A case gives the objective, a
-model's spec, what is known of the data, and samples.
-"""
+"""Small cases of every task: task, model spec, metadata of the data, and samples."""
 
 from collections.abc import Callable
 from typing import Any

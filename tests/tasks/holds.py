@@ -1,6 +1,4 @@
-"""What `test_invariants` sweeps, for objectives whose batches have no ragged field or which need a
-teacher.
-"""
+"""Invariants of tasks whose batches have no ragged field or which need a teacher."""
 
 from collections.abc import Callable
 

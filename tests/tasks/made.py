@@ -1,4 +1,4 @@
-"""Small samples in memory, what is known of them, and batches of rows."""
+"""Small samples in memory, their metadata, and batches of rows."""
 
 from typing import Any
 

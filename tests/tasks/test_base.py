@@ -1,4 +1,4 @@
-"""What every objective holds, whatever its paper."""
+"""Invariants of every task."""
 
 import pickle
 from typing import Any

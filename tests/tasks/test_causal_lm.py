@@ -1,4 +1,4 @@
-"""Predict each next token."""
+"""Causal language modelling."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rebuild a text from an infilled, shuffled one."""
+"""Denoising: reconstruction of infilled and shuffled text."""
 
 from itertools import permutations
 from math import exp, factorial

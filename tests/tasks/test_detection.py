@@ -1,5 +1,5 @@
-"""Detection: matched as transformers matches, scored as it scores; what breaks detectors silently
-is refused.
+"""Detection: matching and losses equal transformers', and settings that silently break detectors
+are rejected.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""Guess hidden tokens, in four inputs."""
+"""Masked language modelling with four input formats."""
 
 from typing import Any
 

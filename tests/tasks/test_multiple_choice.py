@@ -1,4 +1,4 @@
-"""Multiple choice: one score an ending."""
+"""Multiple choice: one score per ending."""
 
 from pathlib import Path
 

@@ -1,6 +1,4 @@
-"""One mechanism for scores and questions: every sample once, in order, whatever the batch, the rank
-or where the rows lie.
-"""
+"""Predictions: every sample once, in order, for any batch, rank and source of rows."""
 
 import json
 import os

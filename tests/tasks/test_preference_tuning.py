@@ -1,4 +1,4 @@
-"""Instruction and preference tuning: what is learned, beside TRL's numbers on the same tokens."""
+"""Instruction and preference tuning: labels, and losses compared with TRL on the same tokens."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tell original from replaced tokens."""
+"""Replaced token detection."""
 
 from typing import Any
 

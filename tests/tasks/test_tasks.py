@@ -1,5 +1,5 @@
-"""What does not fit a task is refused before the first step; the error names the part or the
-value.
+"""Incompatible tasks, models and data raise an error before the first step that names the part or
+the value.
 """
 
 from typing import Any

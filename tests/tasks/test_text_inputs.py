@@ -1,6 +1,4 @@
-"""Which tokens of running text an objective reads, so that its rows have the length that was asked
-for.
-"""
+"""Input formats of running text fill rows of the requested length."""
 
 from collections import Counter
 from typing import Any

@@ -1,5 +1,5 @@
-"""Text in, text out: what encoder and decoder read, and the loss of transformers' T5 and BART on
-the same batch.
+"""Text-to-text: inputs of encoder and decoder, and the loss compared with transformers' T5 and BART
+on the same batch.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tags for words."""
+"""Token classification: one tag per word."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Decode the target of a source."""
+"""Translation: decoder inputs, labels and loss."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""The guard: what it refuses, what it remembers, when it ends a run."""
+"""The loss guard: skipped steps, saved state, and the end of a run."""
 
 from weft import recipe as R
 from weft.training.guard import LossGuardState

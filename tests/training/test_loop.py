@@ -1,5 +1,5 @@
-"""The loop itself: one division by the counts of the whole step, whatever its parts; time moves by
-steps of the optimiser alone.
+"""The training loop: one division by the counts of the whole step, for any micro-batches; the step
+count advances with optimiser steps only.
 """
 
 import copy

@@ -1,6 +1,4 @@
-"""What a recipe can say of fine-tuning: rates by layer, a frozen trunk, low-rank updates, the best
-weights kept.
-"""
+"""Fine-tuning options: layer-wise learning rates, frozen body, low-rank updates, best weights."""
 
 import json
 from dataclasses import replace

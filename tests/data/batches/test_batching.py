@@ -1,5 +1,5 @@
-"""Plans: each sample once an epoch on any number of ranks, little padding, and the same step from
-wherever one comes.
+"""Batch plans: each sample once per epoch on any number of ranks, little padding, and steps that
+depend only on their position.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Batches: every value in its place, padding told apart, labels found."""
+"""Collation: values, padding and labels of batches."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
-"""The loader: the same batches from any number of workers, ranks and micro-batches, from any
-position, and nothing left behind.
+"""The loader returns the same batches with any number of workers, ranks and micro-batches, from any
+position, and leaves no processes running.
 """
 
 import gc

@@ -1,5 +1,5 @@
-"""Mixtures: rates are kept, every source has its own epochs, and no stop, worker or rank changes
-what is read.
+"""Mixtures: sampling rates, epochs per source, and independence of interruptions, workers and
+ranks.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""Readers of samples: every token, every sentence, every row, where it belongs."""
+"""Readers of samples return every token, sentence and row in order."""
 
 from itertools import chain
 from pathlib import Path

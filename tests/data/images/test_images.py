@@ -1,4 +1,4 @@
-"""Images: what is read, which part is seen, and that chance is fair."""
+"""Images: decoding, cropping and sampling distributions."""
 
 from io import BytesIO
 from typing import Any

@@ -1,5 +1,5 @@
-"""Transforms: what Pillow does, or a slow twin, from the same draws; boxes follow; chance is
-fair.
+"""Transforms match Pillow or a slow reference with the same random numbers; boxes follow the image;
+sampling is unbiased.
 """
 
 from typing import Any

@@ -1,5 +1,5 @@
-"""Filters: each threshold decides, duplicates are found wherever they lie, and no kill, part or
-number of processes changes a byte.
+"""Filters: thresholds, duplicate detection, and identical bytes after interruptions and with any
+number of parts or processes.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Preparing: parts, processes and interruptions change no byte; what changed is made again; rows
-hold what they should.
+"""Preparation: identical bytes with any parts, processes and interruptions; changed inputs are
+prepared again; contents of rows.
 """
 
 import base64

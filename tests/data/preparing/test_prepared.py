@@ -1,4 +1,4 @@
-"""Prepared data as a value: opened without preparing, and refused in one line."""
+"""Prepared data as a value: opening without preparing, and one-line errors."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files are understood without a word: format, header, columns, label, task."""
+"""Detection of format, header, columns, label and task from files without options."""
 
 import csv
 import gzip

@@ -1,6 +1,4 @@
-"""idx, npz and Parquet of images: read as they are published, within bounds, and what is damaged is
-named.
-"""
+"""Image formats idx, npz and Parquet: published files, limits, and errors that name damaged files."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Rows of files: what is written is read again, and what cannot be is said in one line."""
+"""Input rows: written files are read back, and invalid ones give one-line errors."""
 
 import io
 from pathlib import Path

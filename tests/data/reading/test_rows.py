@@ -1,6 +1,4 @@
-"""One reader: a table comes back the same through every door, whatever its delimiter, quotes,
-encoding or format.
-"""
+"""Tables are read identically by every entry point, for any delimiter, quoting, encoding or format."""
 
 import csv
 import io

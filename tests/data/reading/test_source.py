@@ -1,6 +1,4 @@
-"""Sources: every format gives its rows in order, pieces and parts cut without losing or doubling
-any.
-"""
+"""Sources: every format returns its rows in order; pieces and parts neither lose nor repeat rows."""
 
 import gzip
 import json

@@ -1,6 +1,4 @@
-"""One answer to "what is in this file?": new, tune, evaluate, the inputs of the verbs and Python
-agree on ordinary and hostile files.
-"""
+"""Commands and Python functions detect the same table in ordinary and hostile files."""
 
 import gzip
 import json

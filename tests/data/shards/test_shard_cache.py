@@ -1,5 +1,5 @@
-"""Prepared data in object storage, on a real server of it: the same bytes as on a disk, read when
-needed, verified, never half there.
+"""Prepared data on a real object storage server: the same bytes as on disk, lazy downloads,
+verification, atomic files.
 """
 
 import json

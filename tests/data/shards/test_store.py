@@ -1,5 +1,5 @@
-"""The store: rows, streams and starts as they were written, from any shard, and one clear line
-where something is wrong.
+"""The store returns rows, streams and starts as written, from any shard, and reports damage in one
+line.
 """
 
 import hashlib

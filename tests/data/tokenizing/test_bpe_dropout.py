@@ -1,4 +1,4 @@
-"""BPE-dropout: the same text, cut in many ways, each a pure function of the word and a number."""
+"""BPE-dropout: random segmentations that are pure functions of the word and a seed."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tokenizers: text comes back, marks have their numbers, the same text gives the same file."""
+"""Tokenizers: round trips, ids of special tokens, deterministic training."""
 
 import json
 import random

@@ -1,6 +1,4 @@
-"""Which device a run and a model are on: by option, by recipe, by what there is; and nothing of the
-loop stays elsewhere.
-"""
+"""Device selection by option, recipe and availability, and placement of all tensors on the device."""
 
 from dataclasses import replace
 from pathlib import Path

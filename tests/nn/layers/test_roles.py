@@ -1,4 +1,4 @@
-"""Every parameter says what it is for; what does not gets a default, and the check names it."""
+"""Parameter roles: declarations, defaults, and the check of undeclared ones."""
 
 import pytest
 import torch

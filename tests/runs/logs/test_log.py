@@ -1,4 +1,4 @@
-"""The log: whole lines whatever happened, cut where a run goes on, drawn as a picture."""
+"""The log: complete lines after any interruption, truncation on resume, and its plot."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Options: one declaration is a command line and a Python call, with the same types, bounds and
+"""Options: one declaration gives a command line and a Python call with the same types, bounds and
 defaults.
 """
 

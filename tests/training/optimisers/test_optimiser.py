@@ -1,4 +1,4 @@
-"""Optimisers: the papers' updates, every parameter in one group, state by name and back."""
+"""Optimisers: updates as in the papers, one group per parameter, state by name."""
 
 from copy import deepcopy
 

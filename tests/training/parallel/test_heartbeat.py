@@ -1,6 +1,4 @@
-"""Ranks that are killed or stopped end all others, wherever these wait; ranks that are busy end
-nobody.
-"""
+"""Heartbeats: killed or stopped ranks end all others; busy ranks do not."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""The number of files that a new task and a new metric change."""
+"""Extension points: the number of files that change for a new task and a new metric."""
 
 import os
 import re
