@@ -58,7 +58,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> s
 # families
 
 
-def test_help_and_version_leave_with_zero(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_version_exit_with_zero(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (
         ["--help"],
         ["--version"],
@@ -157,7 +157,7 @@ def test_show_prints_bert_as_its_paper_draws_it(
 
 
 @pytest.mark.parametrize(("given", "used"), [(None, "passive"), ("active", "active")])
-def test_waiting_threads_sleep_unless_told_otherwise(given: str | None, used: str) -> None:
+def test_waiting_threads_sleep_by_default(given: str | None, used: str) -> None:
     code = "import os; from weft import cli; cli.main(); print(os.environ['OMP_WAIT_POLICY'])"
     environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
     environment |= {"OMP_WAIT_POLICY": given} if given else {}
@@ -343,7 +343,7 @@ def test_verify_finds_the_same_outputs_in_transformers(
 
 
 @pytest.mark.parametrize(("difference", "told"), [(1e-3, 1e-3), (math.nan, None)])
-def test_verify_leaves_with_one_where_an_output_differs(
+def test_verify_exits_with_one_if_an_output_differs(
     difference: float,
     told: float | None,
     folders: dict[str, str],
@@ -366,7 +366,7 @@ def test_verify_leaves_with_one_where_an_output_differs(
 # export
 
 
-def test_convert_goes_there_and_back_unchanged(
+def test_convert_round_trip_is_unchanged(
     folders: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "written" in printed(
@@ -448,7 +448,7 @@ def test_convert_writes_over_an_older_model_folder(
         ("export {hf} {file}/below --to hf", "Not a directory"),
     ],
 )
-def test_a_mistake_is_one_line_with_the_way_out(
+def test_errors_are_one_line_with_a_fix(
     words: str, told: str, folders: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words.format(**folders).split()) == 2
@@ -469,7 +469,7 @@ def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("words", [["families"], ["families", "--json"]])
-def test_a_reader_may_leave_early_without_a_word(words: list[str]) -> None:
+def test_a_closed_pipe_is_not_an_error(words: list[str]) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "weft.cli", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:

@@ -219,7 +219,7 @@ def test_what_differs_in_some_blocks_is_named_with_their_numbers(tmp_path: Path)
         (["a0", "--output", "x.gif"], "the suffix '.gif' is not supported; use .png, .svg, .pdf"),
     ],
 )
-def test_a_mistake_is_one_line_with_the_way_out(
+def test_errors_are_one_line_with_a_fix(
     runs: list[Path], words: list[str], message: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 ) -> None:  # fmt: skip

@@ -204,8 +204,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
     ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else "",
-)
-def test_the_written_recipe_says_what_was_guessed_is_formatted_and_trains(
+)  # fmt: skip
+def test_the_written_recipe_lists_inferred_choices_is_formatted_and_trains(
     words: list[str], guessed: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["new", *words, "-o", "mine.py", "--json"]) == 0

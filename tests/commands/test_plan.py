@@ -27,7 +27,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return out.err
 
 
-def test_a_page_says_memory_and_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_prints_memory_and_time(capsys: pytest.CaptureFixture[str]) -> None:
     page = " ".join(printed(capsys, "gpt3-175b", "--gpus", "1024").split())
     for words in (
         "174,604,259,328 parameters",
@@ -94,7 +94,7 @@ def test_a_picture_is_drawn(
         ("bert --gpus 8 --simulate", "omit it for this model"),
     ],
 )
-def test_a_mistake_is_one_line_with_the_way_out(
+def test_errors_are_one_line_with_a_fix(
     capsys: pytest.CaptureFixture[str], words: str, way_out: str
 ) -> None:
     assert way_out in refused(capsys, *words.split())

@@ -257,7 +257,7 @@ def test_no_words_have_no_tags(models: dict[str, str], capsys: pytest.CaptureFix
     assert said(capsys, "tag", models["tag"], "")[0]["prediction"] == []
 
 
-def test_what_cannot_be_asked_is_one_line(
+def test_unsupported_requests_are_one_line_errors(
     models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "in.csv").write_text("a,b\n1,2\n")

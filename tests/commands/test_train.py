@@ -60,7 +60,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join((found.out + found.err).split())
 
 
-def test_a_run_says_what_will_happen_and_what_happened_and_leaves_a_model(
+def test_a_run_prints_its_plan_and_result_and_writes_a_model(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["train", "small.py"]) == 0
@@ -369,7 +369,7 @@ def test_the_generator_of_steps_raises_when_a_signal_stops_it() -> None:
     ]
 
 
-def test_a_stopped_run_is_saved_says_how_to_go_on_and_goes_on(
+def test_a_stopped_run_is_saved_prints_how_to_resume_and_resumes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take = Trainer.train_step
@@ -452,7 +452,7 @@ def test_prepare_takes_a_recipe_or_files_and_parts_give_the_same(
         (["train", "small.py", "--ou", "x"], "--output"),
     ],
 )
-def test_a_mistake_is_one_line_with_the_way_out(
+def test_errors_are_one_line_with_a_fix(
     words: list[str], hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 2

@@ -179,9 +179,7 @@ def test_a_rate_without_a_finite_validation_is_left_out_of_the_search(
         list(search.run_trials(plan_tuning(options("none")), print))
 
 
-def test_a_search_that_was_broken_off_goes_on_and_ends_the_same(
-    start: Path, tmp_path: Path
-) -> None:
+def test_an_interrupted_search_resumes_with_the_same_result(start: Path, tmp_path: Path) -> None:
     data = write_examples(tmp_path / "train.jsonl", 60)
 
     def options(out: str) -> TuneOptions:
@@ -577,7 +575,7 @@ def test_a_run_of_another_kind_is_refused_before_anything_is_written_to_it(
     assert [file.name for file in out.iterdir()] == ["recipe.json"]
 
 
-def test_the_best_so_far_is_told_and_the_log_is_read_at_looks_alone(
+def test_the_best_value_is_reported_and_the_log_is_read_at_validations_only(
     start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = plan_tuning(

@@ -27,7 +27,7 @@ def restored() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", family_names())
-def test_our_families_conform(name: str) -> None:
+def test_builtin_families_conform(name: str) -> None:
     check_family(family(name), **SMALL[name], **PAD.get(name, {}))
 
 

@@ -264,7 +264,7 @@ class Broken(R.Classification):
         (NotFiniteTask, "more = nan is not finite"),
     ],
 )
-def test_what_breaks_the_contract_is_said(wrong: type, message: str, tmp_path: Path) -> None:
+def test_contract_violations_are_reported(wrong: type, message: str, tmp_path: Path) -> None:
     case = CASES["Classification"](tmp_path)
     implements(Broken)(wrong)
     with pytest.raises(AssertionError, match=message):

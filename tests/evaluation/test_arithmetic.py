@@ -73,7 +73,7 @@ def test_a_problem_is_decided_by_task_seed_and_number_alone() -> None:
     assert problem("3D+", 0).question == "What is 849 plus 927?"  # the same on every machine
 
 
-def test_what_is_asked_is_never_trained_on_even_with_its_numbers_exchanged() -> None:
+def test_evaluation_problems_are_never_in_training_even_with_swapped_numbers() -> None:
     def keys(texts: list[Example]) -> set[tuple[object, ...]]:
         found = [parts(example)[:2] for example in texts]
         return {

@@ -109,7 +109,7 @@ def test_what_is_written_is_scored_by_exact_match() -> None:
     }
 
 
-def test_another_template_says_it_in_its_own_words() -> None:
+def test_a_custom_template_formats_the_prompt() -> None:
     lines = Template(question="{}", answer=" is", between=", ", stop=",")
     assert (
         lines.prompt([Example("Cherry", "red"), Example("lettuce", "green")], "lemon")

@@ -226,7 +226,7 @@ def test_arithmetic_asks_ten_tasks(
         (("--few-shot", "a.csv", "--arithmetic"), "cannot be combined"),
     ],
 )
-def test_what_cannot_be_asked_is_one_line(
+def test_unsupported_requests_are_one_line_errors(
     words: tuple[str, ...], message: str, folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", folder, *words]) == 2

@@ -36,7 +36,7 @@ def harness() -> LMEvalModel:
     return LMEvalModel(ready(None, "gpt2", kind="ByteBPE"), length=LENGTH)
 
 
-def test_a_continuation_is_scored_behind_its_context_as_one_text(harness: LMEvalModel) -> None:
+def test_a_continuation_is_scored_after_its_context_as_one_text(harness: LMEvalModel) -> None:
     encode = harness.model.require_tokenizer.encode
     pairs = [
         ("the man went", " to the store"),
@@ -58,7 +58,7 @@ def test_a_continuation_is_scored_behind_its_context_as_one_text(harness: LMEval
         assert greedy == bool((table.argmax(-1) == right).all())
 
 
-def test_what_greedy_choice_says_is_called_greedy(harness: LMEvalModel) -> None:
+def test_a_greedy_continuation_is_marked_greedy(harness: LMEvalModel) -> None:
     encode = harness.model.require_tokenizer.encode
     decode = harness.model.require_tokenizer.decode
     requests = []
@@ -94,7 +94,7 @@ def test_a_whole_text_is_scored_once_a_token_however_long(harness: LMEvalModel) 
         assert score == pytest.approx(total, abs=1e-3)
 
 
-def test_text_goes_on_until_a_stop_string_and_no_further(harness: LMEvalModel) -> None:
+def test_generation_ends_at_a_stop_string(harness: LMEvalModel) -> None:
     free = harness.generate_until([Request(("the man", {"until": [], "max_gen_toks": 8}))])[0]
     assert len(free) > 3
     stop = free[2:4]

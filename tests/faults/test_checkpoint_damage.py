@@ -165,7 +165,7 @@ def test_a_manifest_names_only_its_siblings(
     assert "manifest.json is damaged" in older(root, monkeypatch)
 
 
-def test_where_none_is_whole_it_is_said_and_nothing_is_begun_anew(root: Path) -> None:
+def test_if_all_are_damaged_an_error_is_raised_and_no_run_starts(root: Path) -> None:
     for path in root.glob("*/model.safetensors"):
         path.write_bytes(b"")
     said: list[str] = []
@@ -251,7 +251,7 @@ def test_every_kind_of_tensor_comes_back_bit_by_bit(tmp_path: Path) -> None:
     assert torch.equal(safetensors.torch.load_file(path / "model.safetensors")["tied"], A)
 
 
-def test_facts_come_back_and_only_json_goes_in(tmp_path: Path) -> None:
+def test_facts_round_trip_and_must_be_json(tmp_path: Path) -> None:
     facts = {"step": 2**70, "loss": 0.1, "words": ["é", None, True], "inner": {"deep": [1, [2]]}}
     assert read(write(tmp_path, 1, {}, facts)).state == facts
     with pytest.raises(ValueError, match=r"state.json holds only JSON.*Tensor"):

@@ -60,7 +60,7 @@ def test_stray_folders_of_dead_writers_are_ignored_and_the_next_save_removes_the
     assert read(good).step == 1  # the link went, not what it led to
 
 
-def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+def test_foreign_files_are_not_touched(tmp_path: Path) -> None:
     names = [
         "notes.txt",
         "step-1",
@@ -157,7 +157,7 @@ def test_a_damaged_one_is_not_counted_among_the_kept(tmp_path: Path) -> None:
     assert [found.step for found in all_checkpoints(tmp_path)] == [2, 4]
 
 
-def test_the_one_just_saved_is_kept_even_if_later_steps_lie_there(tmp_path: Path) -> None:
+def test_the_newest_save_is_kept_even_if_later_steps_exist(tmp_path: Path) -> None:
     for step in (8, 9):
         write(tmp_path, step, groups(step), {})
     with CheckpointWriter(tmp_path, 1) as saver:
@@ -182,7 +182,7 @@ def test_one_set_aside_for_another_of_its_step_counts_once_and_only_where_the_ot
     assert steps(tmp_path) == [7]
 
 
-def test_an_old_one_that_cannot_be_removed_is_said_and_the_new_one_is_saved(
+def test_an_unremovable_old_checkpoint_is_reported_and_the_new_one_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def before(call: str, path: str) -> None:

@@ -121,7 +121,7 @@ def test_a_write_that_takes_only_a_part_is_gone_on_with(
     )
 
 
-def test_a_failed_save_surfaces_once_and_the_saver_goes_on(
+def test_a_failed_save_raises_once_and_saving_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with CheckpointWriter(tmp_path, 2) as saver:
@@ -137,7 +137,7 @@ def test_a_failed_save_surfaces_once_and_the_saver_goes_on(
     assert found.step == 3
 
 
-def test_room_is_asked_for_before_the_first_step_in_one_line(
+def test_disk_space_is_checked_before_the_first_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "run" / "checkpoints"

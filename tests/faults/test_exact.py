@@ -128,7 +128,7 @@ def test_a_run_that_is_killed_on_four_ranks_ends_on_one_with_the_same_bits(
     assert on_ranks(recipe, out, 1) == {digest}
 
 
-def test_a_tree_adds_in_one_order_however_its_leaves_are_divided() -> None:
+def test_a_tree_sums_in_one_order_for_any_division_of_leaves() -> None:
     generator = torch.Generator().manual_seed(0)
     for leaves in range(1, 18):
         values = torch.randn(leaves, 999, generator=generator)
@@ -165,7 +165,7 @@ def test_tensors_of_several_types_become_one_buffer_each_and_come_back() -> None
         ({"average": R.BestCheckpoint(metric="loss")}, "use EMA"),
     ],
 )
-def test_what_would_depend_on_the_ranks_is_refused_with_the_way_out(
+def test_settings_that_depend_on_ranks_raise_an_error_with_a_fix(
     changes: dict[str, Any], message: str, whole: Whole
 ) -> None:
     with pytest.raises(ValueError, match=f"exact = True: .*{message}"):

@@ -238,9 +238,7 @@ def test_a_refused_command_has_changed_nothing(
     assert snapshot(root) == there
 
 
-def test_a_search_that_was_stopped_early_goes_on_in_its_own_folder(
-    made: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_stopped_search_resumes_in_its_directory(made: dict[str, str], tmp_path: Path) -> None:
     from weft.studies.plan import MARK
 
     (tmp_path / "out" / "data").mkdir(parents=True)

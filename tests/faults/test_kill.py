@@ -85,7 +85,7 @@ def test_a_run_that_was_killed_anywhere_ends_bit_for_bit_as_one_that_was_not(
 
 
 @pytest.mark.parametrize("name", ["spans", "translation", "images", "instruction", "preference"])
-def test_a_chain_of_kills_in_one_interval_and_one_epoch_leaves_no_trace(
+def test_repeated_kills_in_one_interval_do_not_change_results(
     name: str, whole: Whole, tmp_path: Path, long: bool
 ) -> None:
     """Saves are rare and epochs short, so several resumes start from one checkpoint in the second
@@ -145,7 +145,7 @@ def command(*words: str, **more: Any) -> "subprocess.Popen[str]":
     )
 
 
-def test_the_command_itself_is_killed_goes_on_in_a_fresh_interpreter_and_proves_it(
+def test_a_killed_command_resumes_in_a_new_interpreter_bit_for_bit(
     whole: Whole, tmp_path: Path
 ) -> None:
     recipe = whole.recipes["causal"]

@@ -94,7 +94,7 @@ def expected(whole: Whole) -> Any:
     return digests, told(out)
 
 
-def test_a_rank_that_dies_takes_all_down_soon_and_the_run_goes_on_bit_for_bit(
+def test_a_killed_rank_stops_all_and_the_run_resumes_bit_for_bit(
     whole: Whole, expected: Any, tmp_path: Path, long: bool
 ) -> None:
     cases = PHASES

@@ -402,7 +402,7 @@ def test_the_log_holds_every_step_once_in_order_wherever_the_run_was_killed(
     assert valid == [2, 4, 6, 8]
 
 
-def test_a_finished_run_says_so_and_changes_nothing(
+def test_a_finished_run_is_reported_and_unchanged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = own(tmp_path / "data", average=R.AverageLast(checkpoints=2))

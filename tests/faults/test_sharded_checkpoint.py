@@ -267,7 +267,7 @@ def test_ranks_compare_half_of_the_files_each_and_agree(tmp_path: Path) -> None:
     assert sorted(outcomes) == [True, 3]
 
 
-def test_a_part_that_never_comes_leaves_the_checkpoint_before_it(tmp_path: Path) -> None:
+def test_a_missing_part_keeps_the_previous_checkpoint(tmp_path: Path) -> None:
     from weft.training.checkpoints.sharded_writer import ShardedCheckpointWriter
 
     def writer(rank: int, token: int) -> ShardedCheckpointWriter:

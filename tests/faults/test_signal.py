@@ -117,7 +117,7 @@ def goes_on(name: str, whole: Whole, out: Path) -> None:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_two_signals_at_any_phase_leave_soon_with_75_and_nothing_is_lost(
+def test_two_signals_in_any_phase_exit_soon_with_75_and_lose_nothing(
     phase: str, whole: Whole, tmp_path: Path
 ) -> None:
     name = "causal"
@@ -226,7 +226,7 @@ def test_workers_end_with_a_run_that_fails_while_its_traceback_holds_them(
     assert process.stderr.endswith("RuntimeError: a step fails\n")
 
 
-def test_signals_at_any_moment_leave_soon_with_75(whole: Whole, tmp_path: Path, long: bool) -> None:
+def test_signals_at_any_time_exit_soon_with_75(whole: Whole, tmp_path: Path, long: bool) -> None:
     name = "masked"
     for i in range(88 if long else 3):
         draw = random.Random(i)
@@ -300,9 +300,7 @@ def test_a_validation_that_a_signal_broke_off_is_in_the_log_in_the_end(
     ]
 
 
-def test_a_run_that_still_makes_its_first_batch_leaves_at_once(
-    whole: Whole, tmp_path: Path
-) -> None:
+def test_a_signal_before_the_first_batch_exits_at_once(whole: Whole, tmp_path: Path) -> None:
     recipe = replace(
         whole.recipes["causal"],
         batch=R.FixedBatch(size=3_000_000, length=32),

@@ -104,9 +104,7 @@ def test_any_path_of_worlds_workers_and_micro_batches_reads_and_loses_the_same(
         )
 
 
-def test_more_ranks_than_rows_leave_some_without_and_change_nothing(
-    whole: Whole, tmp_path: Path
-) -> None:
+def test_more_ranks_than_rows_change_nothing(whole: Whole, tmp_path: Path) -> None:
     recipe = replace(still(whole.recipes["spans"]), batch=R.FixedBatch(size=2, length=32), steps=4)
     (single,) = walk(recipe, tmp_path / "single", Leg(1, 0, None, 4), False)
     found = walk(recipe, tmp_path / "three", Leg(3, 0, None, 4), False)
@@ -117,9 +115,7 @@ def test_more_ranks_than_rows_leave_some_without_and_change_nothing(
     )
 
 
-def test_workers_and_the_way_of_micro_batches_on_disk_leave_no_trace_in_the_digest(
-    whole: Whole, tmp_path: Path
-) -> None:
+def test_workers_and_micro_batches_do_not_change_the_digest(whole: Whole, tmp_path: Path) -> None:
     recipe = replace(whole.recipes["masked"], steps=8)
     found = {
         child(replace(recipe, workers=workers), tmp_path / f"run-{workers}")

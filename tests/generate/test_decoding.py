@@ -28,7 +28,7 @@ def test_cached_is_uncached_token_for_token_with_prompts_of_unequal_length(name:
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "marian"])
 @pytest.mark.parametrize("how", [GREEDY, FREE], ids=["greedy", "sampled"])
-def test_a_row_says_the_same_alone_and_among_others(name: str, how: Sampling) -> None:
+def test_a_row_generates_the_same_alone_and_in_a_batch(name: str, how: Sampling) -> None:
     model = model_of(name)
     prompts = rows(9, 2, 5, 2)
     alone = [
@@ -41,7 +41,7 @@ def test_a_row_says_the_same_alone_and_among_others(name: str, how: Sampling) ->
     assert [said.tokens for said in together] == [said.tokens for said in alone]
 
 
-def test_a_seed_decides_and_another_seed_says_another_thing() -> None:
+def test_a_seed_determines_the_text_and_another_seed_changes_it() -> None:
     model = model_of("gpt2", std=0.1)
     prompts = rows(4) * 3
     first, second, third = generate(
@@ -85,7 +85,7 @@ def test_finished_rows_leave_the_batch() -> None:
         assert said.finished or len(said.tokens) == 30
 
 
-def test_a_row_that_is_done_says_nothing_more_while_others_go_on() -> None:
+def test_finished_rows_generate_no_more_tokens() -> None:
     model = model_of("bloom", std=0.1)
     prompts = rows(3, 6, 4, 8, 5, 7)
     seen: dict[int, list[int]] = {}
@@ -174,13 +174,13 @@ def test_encoder_decoders_begin_with_what_they_are_given() -> None:
         (dict(seeds=[1, 2]), "1 prompts, but 2 seeds"),
     ],
 )
-def test_what_cannot_be_read_is_said_in_one_line(change: dict[str, object], words: str) -> None:
+def test_invalid_prompts_are_one_line_errors(change: dict[str, object], words: str) -> None:
     given = dict(inputs=[[2, 3, 4, 5]], max_new_tokens=4) | change
     with pytest.raises(ValueError, match=words):
         generate(model_of("gpt2"), given.pop("inputs"), **given)
 
 
-def test_models_that_cannot_speak_say_so() -> None:
+def test_models_without_a_decoder_raise_an_error() -> None:
     with pytest.raises(ValueError, match=r"an encoder.*weft fill"):
         generate(
             weft.build(
@@ -210,7 +210,7 @@ def test_each_row_may_have_a_limit_of_its_own() -> None:
         assert not said.finished
 
 
-def test_scores_that_are_no_numbers_are_said_so() -> None:
+def test_nan_logits_raise_an_error() -> None:
     model = model_of("gpt2")
     with torch.no_grad():
         model.token_embedding_VD.fill_(float("nan"))

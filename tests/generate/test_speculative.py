@@ -16,7 +16,7 @@ from .made import DECODERS, END, PAIRS, model_of, rows
 
 
 @pytest.mark.parametrize("name", [*DECODERS, *PAIRS])
-def test_greedy_speculation_says_the_models_own_tokens(name: str) -> None:
+def test_greedy_speculation_gives_the_target_models_tokens(name: str) -> None:
     """Also past what a window holds, which has to be taken back; a draft that is often right and
     one that never is.
     """
@@ -70,7 +70,7 @@ class Chain:
     [Sampling(temperature=1.3), Sampling(top_k=2), Sampling(repetition_penalty=2.0)],
     ids=["free", "narrow", "repeat"],
 )
-def test_what_is_drawn_follows_the_model_whatever_the_draft(
+def test_samples_follow_the_target_model_for_any_draft(
     how: Sampling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers of three tokens from a vocabulary of three, 1,500 of them with fixed seeds, beside

@@ -171,7 +171,7 @@ def test_of_a_long_text_the_best_window_answers_and_the_least_sure_that_there_is
 
 
 @torch.no_grad()
-def test_hidden_words_are_guessed_by_any_name_of_the_mask_as_transformers_guesses_them(
+def test_fill_predicts_as_transformers_for_any_mask_name(
     tmp_path: Path,
 ) -> None:
     model, own = theirs("fill", tmp_path)
@@ -198,7 +198,7 @@ def test_hidden_words_are_guessed_by_any_name_of_the_mask_as_transformers_guesse
         methods.fill(own, ["nothing"])
 
 
-def test_a_hidden_word_that_is_not_read_is_not_passed_over() -> None:
+def test_a_mask_beyond_the_length_raises_an_error() -> None:
     own = ready(None)
     for text, line in (
         ("i like it", "has no mask"),
@@ -281,7 +281,7 @@ def test_a_model_of_images_without_the_head_learns_from_a_folder() -> None:
         methods.classify(model, [(b"", None)])
 
 
-def test_a_model_that_guesses_no_words_says_so() -> None:
+def test_a_model_without_a_masked_lm_head_raises_an_error() -> None:
     with pytest.raises(ValueError, match="does not predict masked words"):
         methods.fill(ready(S.NoHead()), ["a [MASK]"])
 

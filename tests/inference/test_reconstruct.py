@@ -41,7 +41,7 @@ def test_pixels_come_back_from_patches_and_from_normalised_numbers() -> None:
         assert np.array_equal(np.array(to_image(normalise(Image.fromarray(pixels)))), pixels)
 
 
-def test_visible_patches_stay_and_hidden_ones_are_the_models_guess(folder: Path) -> None:
+def test_visible_patches_stay_and_hidden_ones_are_predicted(folder: Path) -> None:
     model = weft.open(folder / "model")
     (found,) = reconstruct(model, [folder / "image.png"], mask_rate=0.75, seed=5)
     pixels = torch.from_numpy(normalise(centre_crop(Image.open(folder / "image.png"), 16)))

@@ -110,7 +110,7 @@ def deep_gpt() -> S.Spec:
     return S.replace(plain, decoder=S.Stack(blocks=(block, block)))
 
 
-def test_a_spec_no_family_can_say_goes_round_in_our_own_layout_only(tmp_path: Path) -> None:
+def test_a_spec_without_a_family_is_saved_only_in_wefts_layout(tmp_path: Path) -> None:
     model = weft.build(deep_gpt()).eval()
     said = complaint(lambda: weft.save(model, tmp_path / "a"))
     assert 'to="weft"' in said
@@ -122,7 +122,7 @@ def test_a_spec_no_family_can_say_goes_round_in_our_own_layout_only(tmp_path: Pa
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_the_asked_dtype_and_device_are_honoured(mlm: Path, dtype: torch.dtype) -> None:
+def test_the_requested_dtype_and_device_are_used(mlm: Path, dtype: torch.dtype) -> None:
     model = weft.load(mlm, dtype=dtype)
     for name, tensor in made().state_dict().items():
         assert torch.equal(model.state_dict()[name], tensor.to(dtype))
@@ -144,7 +144,7 @@ def test_a_file_in_half_precision_loads(tmp_path: Path, stored: torch.dtype) -> 
     )
 
 
-def test_a_loaded_model_is_in_evaluation_mode_and_knows_where_it_came_from(mlm: Path) -> None:
+def test_a_loaded_model_is_in_evaluation_mode_and_records_its_source(mlm: Path) -> None:
     model = weft.load(str(mlm))
     assert not model.training
     assert (model.family, model.origin) == ("bert", mlm)
@@ -181,7 +181,7 @@ def test_a_fresh_head_starts_as_a_built_one_and_the_rest_comes_from_the_file(mlm
 
 
 @pytest.mark.parametrize("to", ["hf", "weft"])
-def test_a_new_head_that_is_not_said_to_be_fresh_is_an_error_that_lists_its_tensors(
+def test_a_new_head_without_new_parts_raises_an_error_that_lists_its_tensors(
     tmp_path: Path, to: str
 ) -> None:
     weft.save(made(), tmp_path, to=to)
@@ -409,7 +409,7 @@ def test_a_truncated_file_is_refused_with_its_path(mlm: Path, keep: float) -> No
     ("to", "shard", "then", "after"), list(product(("hf", "weft"), (5_000, 10**9), repeat=2))
 )
 @pytest.mark.parametrize("own", [True, False], ids=["into its origin", "over another"])
-def test_what_is_saved_over_an_older_model_is_what_loads(
+def test_saving_over_an_older_model_replaces_it(
     tmp_path: Path, to: str, shard: int, then: str, after: int, own: bool
 ) -> None:
     weft.save(made(seed=1), tmp_path / "a", to=to, shard=shard)
@@ -450,9 +450,7 @@ def test_who_reads_the_old_file_is_not_disturbed_by_a_save_over_it(mlm: Path) ->
     assert (weft.load(mlm).source.tokens.weight == 7).all()
 
 
-def test_a_save_that_fails_leaves_the_older_model_whole(
-    mlm: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_save_keeps_the_older_model(mlm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {p.name: p.read_bytes() for p in mlm.iterdir()}
     real = tensor_files.write_tensor_file
     calls = []
@@ -516,7 +514,7 @@ def test_a_name_that_can_only_be_a_path_is_never_sent_to_the_hub(
     assert not asked
 
 
-def test_the_hub_is_asked_for_weights_and_words_only_and_its_answer_is_loaded(
+def test_only_weights_and_tokenizer_files_are_downloaded_from_the_hub(
     mlm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, Any] = {}

@@ -86,7 +86,7 @@ def test_a_larger_window_takes_the_smaller_ones_bias_interpolated(tmp_path: Path
     assert torch.isfinite(new(torch.randn(1, 3, 32, 32))).all()
 
 
-def test_what_is_no_resolution_is_refused_as_before(tmp_path: Path) -> None:
+def test_other_size_mismatches_raise_an_error(tmp_path: Path) -> None:
     weft.save(model(spec("vit", 32), 1), tmp_path, to="weft")
     for other in (
         spec("deit", 48),

@@ -48,7 +48,7 @@ def test_a_window_is_bounded_and_exact_wherever_the_padding_is(name: str, side: 
 
 @pytest.mark.parametrize("name", ["gpt2", "bloom", "llama", "mistral", "gemma2"])
 @torch.no_grad()
-def test_what_is_forgotten_was_never_read(name: str) -> None:
+def test_dropped_keys_are_never_read(name: str) -> None:
     model = model_of(name)
     ids = torch.randint(2, 32, (1, 92))
     wrong = torch.randint(2, 32, (1, 5))

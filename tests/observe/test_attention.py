@@ -230,7 +230,7 @@ def test_the_lens_reads_every_layer_as_a_model_that_ends_there(name: str) -> Non
         assert any(torch.equal(logits[i], tensor) for tensor in short.values()), i
 
 
-def test_the_lens_says_why_it_cannot_read_a_head_or_a_pyramid() -> None:
+def test_the_lens_raises_an_error_for_other_heads_and_pyramids() -> None:
     with pytest.raises(ValueError, match="a head of logits, and this one is DetectionHead"):
         list(observe.logit_lens(tiny_model("detr"), []))
     with pytest.raises(ValueError, match="pyramid"):

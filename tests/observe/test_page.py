@@ -256,7 +256,7 @@ def test_look_writes_a_page_and_pictures(
         (["--output", "x.png", "--open"], "--open shows a page"),
     ],
 )
-def test_a_mistake_is_one_line_with_the_way_out(
+def test_errors_are_one_line_with_a_fix(
     folder: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 ) -> None:  # fmt: skip

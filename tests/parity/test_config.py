@@ -198,7 +198,7 @@ def test_the_config_of_a_spec_is_read_again_as_that_spec(c: Case) -> None:
     assert f.from_config(json.loads(json.dumps(f.to_config(spec)))) == spec
 
 
-def test_weights_of_the_router_losses_are_read_and_written_if_they_have_a_key() -> None:
+def test_router_loss_weights_are_read_and_written_where_keys_exist() -> None:
     small = {"depth": 1, "width": 16, "heads": 2, "kv_heads": 1, "hidden": 8, "vocab_size": 32}
     mixtral = family("mixtral")
     written = mixtral.to_config(mixtral(**small, load_balance_weight=0.03, router_z_weight=0.5))

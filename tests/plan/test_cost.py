@@ -93,7 +93,7 @@ def test_the_estimate_is_below_what_torch_keeps_and_not_by_much(recipe: R.Recipe
     assert 0.3 * found < guess < 1.1 * found
 
 
-def test_an_absurd_batch_is_refused_with_the_estimate_the_room_and_the_way_out() -> None:
+def test_a_huge_batch_raises_an_error_with_estimate_free_memory_and_fix() -> None:
     absurd = replace(GPT, batch=R.FixedBatch(size=100_000, length=64))
     need = estimate_memory(absurd)
     free = 4 * 10**9
@@ -119,7 +119,7 @@ def test_an_absurd_batch_is_refused_with_the_estimate_the_room_and_the_way_out()
         (MemoryEstimate(1, 1, 1, 9), "--set micro_batch_size=2"),
     ],
 )
-def test_the_way_out_is_one_that_helps(need: MemoryEstimate, way: str) -> None:
+def test_the_suggested_fix_works(need: MemoryEstimate, way: str) -> None:
     with pytest.raises(ValueError, match=f"give {way}"):
         check_memory(
             GPT.name, GPT.batch.size_field, need, 5 if way != "--set micro_batch_size=2" else 4

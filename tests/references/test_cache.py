@@ -33,7 +33,7 @@ def step(model: weft.Model, ids: torch.Tensor, memory: object, cache: object) ->
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_reordered_cache_goes_on_from_the_other_rows(name: str) -> None:
+def test_a_reordered_cache_continues_from_the_other_rows(name: str) -> None:
     """Beam search: after reordering, each row continues what its parent has read."""
     model = model_of(name)
     ids, more, source = (torch.randint(0, 32, (3, n)) for n in (5, 2, 6))

@@ -202,7 +202,7 @@ def test_tokens_heads_and_calls_know_nothing_of_one_another() -> None:
 
 
 @pytest.mark.parametrize("layer", [Dropout(0.5), DropPath(0.5)])
-def test_a_sample_drops_the_same_beside_any_others(layer: torch.nn.Module) -> None:
+def test_dropout_of_a_sample_does_not_depend_on_its_batch(layer: torch.nn.Module) -> None:
     x = torch.ones(6, 5, 8)
     numbers = torch.tensor([40, 41, 42, 43, 44, 45])
     found = []

@@ -38,7 +38,7 @@ def affine(norm: nn.GroupNorm) -> nn.GroupNorm:
     ("dtype", "mean", "tolerance"),
     [(torch.float64, 0.0, 1e-12), (torch.float64, 10.0, 1e-10), (torch.float32, 3.0, 1e-5)],
 )
-def test_masked_group_norm_is_group_norm_of_each_image_alone(
+def test_masked_group_norm_equals_group_norm_per_image(
     dtype: torch.dtype, mean: float, tolerance: float
 ) -> None:
     ours, theirs = (affine(kind(2, 8).to(dtype)) for kind in (GroupNormLayer, nn.GroupNorm))

@@ -108,6 +108,6 @@ def test_the_logit_lens_refuses_what_it_would_read_wrongly() -> None:
         lens_stack(weft.build(decoder()))
 
 
-def test_no_published_layout_has_it_and_the_export_says_so(tmp_path: Any) -> None:
+def test_the_export_reports_that_no_published_layout_has_it(tmp_path: Any) -> None:
     with pytest.raises(ValueError, match="layer_combination"):
         weft.save(weft.build(decoder()), tmp_path / "out")

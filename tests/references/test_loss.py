@@ -56,7 +56,7 @@ def test_bfloat16_logits_give_a_float32_loss_and_a_bfloat16_gradient() -> None:
     torch.testing.assert_close(logits_TV.grad, exact.grad.to(torch.bfloat16), rtol=2**-7, atol=1e-9)
 
 
-def test_a_word_that_may_not_be_said_has_no_gradient() -> None:
+def test_masked_logits_have_no_gradient() -> None:
     logits_TV, label_T = inputs(7, 11, torch.float32)
     hidden = logits_TV.detach().clone()
     hidden[:, 3] = float("-inf")

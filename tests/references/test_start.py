@@ -240,7 +240,7 @@ def near(tensor: Tensor, std: float) -> bool:
     return abs(tensor.std().item() / std - 1) < 0.05 and abs(tensor.mean().item()) < 0.05 * std
 
 
-def test_normal_weights_have_the_asked_spread_and_the_cut_is_kept() -> None:
+def test_normal_weights_have_the_requested_deviation_and_truncation() -> None:
     for name, tensor in tensors(
         weft.build(family("bert")(**WIDE, hidden=512, init=S.NormalInit(std=0.05)))
     ).items():

@@ -159,7 +159,7 @@ def test_every_choice_family_verb_and_public_name_has_its_place(site: dict[str, 
     assert all(f"### weft.{name}\n" in site["reference/api.md"] for name in public)
 
 
-def test_every_choice_says_what_it_is() -> None:
+def test_every_choice_has_a_description() -> None:
     assert [c.__name__ for c in OURS if not c.__doc__] == []
 
 

@@ -204,7 +204,7 @@ with torch.inference_mode():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_changed_or_missing_file_is_refused_unless_told(folder: Path) -> None:
+def test_a_changed_or_missing_file_raises_an_error_unless_allowed(folder: Path) -> None:
     own = ("--code", "scale_norm.py", "--set", EXAMPLES["scale_norm"].change)
     train_and_kill(folder, "run", *own)
     file = folder / "scale_norm.py"
@@ -223,7 +223,7 @@ def test_a_changed_or_missing_file_is_refused_unless_told(folder: Path) -> None:
     assert "changed since" in refused(folder, "resume", "run")  # the run goes on with the new file
 
 
-def test_a_file_that_cannot_be_imported_is_told_in_one_line(folder: Path) -> None:
+def test_a_file_that_cannot_be_imported_is_a_one_line_error(folder: Path) -> None:
     (folder / "broken.py").write_text("import weft\nweft.Norn\n")
     line = refused(folder, "show", "gpt2", "--code", "broken.py")
     assert "broken.py: AttributeError: weft has no 'Norn'; did you mean 'Norm'?" in line

@@ -47,7 +47,7 @@ def test_the_demo_has_learned_to_spell() -> None:
     assert nats < 2.0, "a table of single characters would have 3.3"
 
 
-def test_generate_demo_needs_no_prompt_and_says_the_same_each_time(
+def test_generate_demo_needs_no_prompt_and_is_deterministic(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     outputs = []
@@ -79,7 +79,7 @@ def test_look_show_and_evaluate_know_the_demo(capsys: pytest.CaptureFixture[str]
 # The first hour
 
 
-def test_the_shakespeare_recipe_trains_on_the_text_that_ships_and_its_run_leaves_as_a_llama(
+def test_the_shakespeare_recipe_trains_on_packaged_text_and_exports_as_llama(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WEFT_DATA", str(ROOT))

@@ -212,7 +212,7 @@ def pipe(task: str, out: Path) -> Any:
     return hf.pipeline(task, model=str(out), device="cpu")
 
 
-def test_text_generation_says_what_weft_generate_says(home: Path) -> None:
+def test_text_generation_equals_weft_generate(home: Path) -> None:
     for name in ("gpt_bpe:tiny", "first_run:tiny", "gpt_char:best"):
         folder, out = leave(name)
         prompt = "THE RED\nBOAT" if "char" in name else "the red boat"
@@ -251,7 +251,7 @@ def test_a_translation_by_beam_search_is_the_same_text(home: Path) -> None:
             assert any(ours)
 
 
-def test_an_encoder_with_fixed_positions_leaves_with_their_table(tmp_path: Path) -> None:
+def test_fixed_positions_are_exported_as_a_table(tmp_path: Path) -> None:
     """As after MAE, whose sinusoids ViT's table can hold."""
     spec = weft.vit(
         depth=2, width=32, heads=2, hidden=64, image_size=16, patch_size=4, classes=3,
@@ -336,7 +336,7 @@ def sentences(folder: Path, where: Path, modules: list[str], pooling: dict[str, 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max", "lasttoken"])
 @pytest.mark.parametrize("normal", [True, False], ids=["normalised", "plain"])
-def test_embed_obeys_modules_json_and_they_leave_again(
+def test_embed_follows_modules_json_and_exports_it(
     pooling: str, normal: bool, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -409,7 +409,7 @@ def test_an_unknown_module_is_refused_in_one_line(tmp_path: Path) -> None:
 # What does not leave, and what stays
 
 
-def test_a_spec_that_no_family_says_is_told_the_nearest_and_the_fields_that_differ() -> None:
+def test_an_unsupported_spec_names_the_nearest_family_and_its_differences() -> None:
     spec = weft.transformer(depth=1, width=32, heads=4, hidden=48, vocab_size=64, final=True)
     assert (
         find_family(
@@ -452,7 +452,7 @@ def test_a_folders_own_tokenizer_config_stays_as_it_is(tmp_path: Path) -> None:
     assert not (tmp_path / "b" / "generation_config.json").exists()
 
 
-def test_verify_leaves_with_one_where_the_tokenizer_is_another(
+def test_verify_exits_with_one_for_another_tokenizer(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, out = leave("gpt_char:tiny")

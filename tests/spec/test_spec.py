@@ -89,7 +89,7 @@ def gpt(**changes: object) -> S.Spec:
         ("target", S.SharedTokens(), "target: only encoder-decoder models"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_path_and_the_way_out(
+def test_incompatible_fields_raise_an_error_with_path_and_fix(
     path: str, new: object, words: str | None
 ) -> None:
     if words is None:

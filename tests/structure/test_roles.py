@@ -37,7 +37,7 @@ def name_predicates(source: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("room", ["layers", "model", "training"])
-def test_no_room_that_handles_parameters_asks_how_a_name_is_spelt(room: str) -> None:
+def test_no_module_derives_roles_from_parameter_names(room: str) -> None:
     found = {
         str(path.relative_to(WEFT)): variables
         for path in sorted((WEFT / room).glob("**/*.py"))

@@ -138,7 +138,7 @@ def test_a_failing_test_or_a_missed_bug_fails_and_a_missing_package_is_named(tre
     assert rows(output)["planted bug 2: second"] == "FAILED"
 
 
-def test_what_is_not_run_in_time_has_failed(tree: Path) -> None:
+def test_proofs_over_the_time_limit_fail(tree: Path) -> None:
     code, output = rotate(tree, "--all", "--limit", "0")
     assert code == 1
     assert set(rows(output).values()) == {"FAILED"}

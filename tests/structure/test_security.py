@@ -138,7 +138,7 @@ def test_no_source_file_can_unpickle_or_run_text(path: Path) -> None:
     assert list(sins(path.read_text())) == []
 
 
-def test_the_gate_looks_at_every_room() -> None:
+def test_the_check_covers_every_package() -> None:
     names = {str(p.relative_to(ROOT)) for p in sources()}
     assert {
         "src/weft/interop/loading.py",
@@ -189,7 +189,7 @@ def test_the_gate_looks_at_every_room() -> None:
         "def f():\n    import pickle",
     ],
 )
-def test_the_gate_closes_on(code: str) -> None:
+def test_the_check_rejects(code: str) -> None:
     assert list(sins(code))
 
 
@@ -208,7 +208,7 @@ def test_the_gate_closes_on(code: str) -> None:
         "from importlib import import_module\nimport_module('weft')",
     ],
 )
-def test_the_gate_lets_pass(code: str) -> None:
+def test_the_check_accepts(code: str) -> None:
     assert not list(sins(code))
 
 
@@ -345,7 +345,7 @@ def test_a_planted_folder_without_safetensors_is_refused_and_its_code_never_runs
 
 
 @pytest.mark.parametrize("into", ["a", "b"], ids=["into its origin", "elsewhere"])
-def test_what_is_saved_never_asks_to_run_code(into: str, tmp_path: Path, canary: Path) -> None:
+def test_saved_files_never_request_code_execution(into: str, tmp_path: Path, canary: Path) -> None:
     plant(weft.save(small(), tmp_path / "a"), canary)
     weft.save(weft.load(tmp_path / "a"), tmp_path / into)
     for name in (
@@ -362,7 +362,7 @@ def test_what_is_saved_never_asks_to_run_code(into: str, tmp_path: Path, canary:
     }
 
 
-def test_the_planted_files_are_live_and_the_poison_works(
+def test_the_planted_files_run_code_when_unpickled(
     tmp_path: Path, canary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(tmp_path, canary)

@@ -214,7 +214,7 @@ def test_the_columns_of_a_table_that_names_images_are_read_as_they_are_called(
     assert len({bytes(store.row(i)["image"]) for i in range(len(store))}) == len(store)
 
 
-def test_what_cannot_be_is_refused_in_one_line_and_leaves_nothing(
+def test_invalid_requests_are_one_line_errors_and_write_nothing(
     album: Path, tmp_path: Path
 ) -> None:
     start = checkpoint(tmp_path / "start", MODELS["vit"])

@@ -158,7 +158,7 @@ def test_two_columns_of_text_or_two_aligned_files_are_source_and_target(
         ),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
+def test_invalid_requests_are_one_line_errors(
     model: str, said: str, more: dict[str, Any], starts: dict[str, Path], tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=said):
@@ -306,7 +306,7 @@ def test_texts_are_scored_by_exact_match_and_bleu(
     assert {"exact_match", "BLEU", "chrF"} <= set(json.loads(capsys.readouterr().out)["scores"])
 
 
-def test_a_search_that_was_broken_off_goes_on_and_ends_the_same(
+def test_an_interrupted_search_resumes_with_the_same_result(
     starts: dict[str, Path], tmp_path: Path
 ) -> None:
     data = write_examples(tmp_path / "train.jsonl", 40)
@@ -324,9 +324,7 @@ def test_a_search_that_was_broken_off_goes_on_and_ends_the_same(
     ).read_bytes()
 
 
-def test_a_tuned_run_leaves_for_transformers_with_its_start_token(
-    run: Path, tmp_path: Path
-) -> None:
+def test_a_tuned_run_exports_its_start_token(run: Path, tmp_path: Path) -> None:
     from transformers import AutoModelForSeq2SeqLM
 
     assert cli.main(["export", str(run / "model"), str(tmp_path / "out"), "--to", "hf"]) == 0

@@ -65,7 +65,7 @@ def test_neighbours_go_anywhere(n: int) -> None:
     assert abs(chi_square(steps)) < 5
 
 
-def test_samples_move_a_third_of_the_range_on_average_as_chance_has_it() -> None:
+def test_samples_move_a_third_of_the_range_on_average() -> None:
     n = 200_000
     assert abs(np.abs(permute(np.arange(n), n, 1, 2) - np.arange(n)).mean() / n - 1 / 3) < 0.005
 

@@ -34,7 +34,7 @@ def test_the_loss_is_that_of_every_token_given_those_before_it() -> None:
     torch.testing.assert_close(found, by_hand, rtol=1e-12, atol=1e-12)
 
 
-def test_apart_is_each_document_alone() -> None:
+def test_separate_documents_do_not_attend_to_each_other() -> None:
     corruption, objective = causal(isolate_documents=True)
     samples = texts(4, 33, 32, seed=3, document=8)
     together = objective(batch(corruption, rows(corruption, samples)))["token"]

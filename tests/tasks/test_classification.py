@@ -129,7 +129,7 @@ def test_the_longer_side_loses_its_last_tokens_first() -> None:
 
 
 @pytest.mark.parametrize("length", [5, 6, 9, 64])
-def test_no_row_is_longer_than_asked_and_a_cut_one_is_full(length: int) -> None:
+def test_rows_are_within_the_length_and_truncated_rows_are_full(length: int) -> None:
     for pair in (True, False):
         corruption, _ = build_pair(
             R.Classification(), bert(head=classes()), labelled(PAIR if pair else SINGLE)

@@ -83,7 +83,7 @@ def test_sentences_are_shuffled_whole_and_all_orders_are_alike_likely() -> None:
     assert even(np.array(list(orders.values())))
 
 
-def test_nothing_is_done_where_nothing_is_asked() -> None:
+def test_zero_rates_change_nothing() -> None:
     corruption = denoise(mask_rate=0.0, shuffle_sentences=False)
     for seed in range(200):
         row = corruption(texts(1, 30, 32), 0, np.random.default_rng(seed))

@@ -124,7 +124,7 @@ def test_the_teacher_is_neither_trained_nor_saved_and_stays_calm(made: Built) ->
     )
 
 
-def test_what_the_teacher_says_is_what_it_says_alone() -> None:
+def test_teacher_logits_equal_those_of_the_teacher_model() -> None:
     for name in ("text, hard", "images, soft"):
         corruption, objective, samples = built(name)
         teacher = objective.teacher[0]  # type: ignore[index]

@@ -235,7 +235,7 @@ def test_span_lengths_are_geometric_cut_at_ten_and_average_3_8_words() -> None:
     assert all(near((drawn == i + 1).sum(), 1_000_000, p) for i, p in enumerate(chance))
 
 
-def test_spans_lie_at_all_places_alike() -> None:
+def test_span_positions_are_uniform() -> None:
     generator = np.random.default_rng(0)
     seen = np.zeros(100, int)
     for _ in range(5_000):
@@ -472,7 +472,7 @@ def test_a_perfect_answer_scores_zero() -> None:
     assert corruption.loss_counts(made) == {"token": len(labels), "next": 9}
 
 
-def test_the_head_is_read_at_the_labels_alone_and_says_there_what_it_says_everywhere() -> None:
+def test_logits_at_labels_equal_those_of_the_full_head() -> None:
     corruption, objective = build_pair(R.MaskedLM(), bert(), meta(SENTENCES), dtype=torch.float64)
     objective.eval()
     made = batch(corruption, rows(corruption, texts(5, 38, 40)))
@@ -502,12 +502,12 @@ def test_the_next_sentence_head_starts_as_the_model_s_matrices_do_and_is_no_part
     assert not own["next.dense.bias"].any()
 
 
-def test_static_masking_is_told_to_the_caller() -> None:
+def test_static_masking_is_reported_to_the_caller() -> None:
     assert masked(static_mask=True).same_every_epoch
     assert not masked().same_every_epoch
 
 
-def test_in_training_the_head_is_asked_a_few_places_more_and_nothing_else_changes() -> None:
+def test_padded_label_positions_in_training_change_nothing() -> None:
     corruption, objective = build_pair(
         R.MaskedLM(), weft.with_dropout(bert(), 0.0), meta(SENTENCES)
     )

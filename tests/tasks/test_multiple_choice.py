@@ -18,7 +18,7 @@ BEGIN = SPECIAL["bos"]
 END = SPECIAL["eos"]
 
 
-def test_every_ending_stands_behind_the_context_in_a_stream_of_its_own() -> None:
+def test_every_ending_follows_the_context_in_a_separate_stream() -> None:
     sample = {
         "context": np.array([7, 8]),
         "endings": [np.array([11]), np.array([12, 13]), np.array([14])],

@@ -99,7 +99,7 @@ def test_the_tokens_and_the_exported_template_are_those_of_transformers(tmp_path
         assert text == render_turns(template, TALK[:2])[0] + template.turn_start("assistant")
 
 
-def test_only_what_the_assistant_says_is_learned_with_the_end_of_its_turn() -> None:
+def test_only_assistant_turns_and_their_end_tokens_are_labels() -> None:
     _, (row,) = instructed([{"messages": TALK}], R.Conversations())
     assert learned(row) == "three<|im_end|>four, of course<|im_end|>"
     whole = TOKENIZER.decode([*row["tokens"], TOKENIZER.encode("\n")[0]], skip_special_tokens=False)
@@ -108,7 +108,7 @@ def test_only_what_the_assistant_says_is_learned_with_the_end_of_its_turn() -> N
     assert (row["labels"][:-1][known[:-1]] == row["tokens"][1:][known[:-1]]).all()
 
 
-def test_a_name_of_a_mark_that_somebody_says_stays_text() -> None:
+def test_special_token_names_in_messages_stay_text() -> None:
     _, (row,) = instructed([{"messages": FORGED}], R.Conversations())
     mark = TOKENIZER.inner.token_to_id("<|im_end|>")
     assert (row["tokens"] == mark).sum() == 2  # of both turns; the content has three more
@@ -386,6 +386,6 @@ def test_both_answers_follow_the_same_prompt_whatever_they_begin_with() -> None:
     )
 
 
-def test_the_text_of_a_conversation_is_what_is_said() -> None:
+def test_the_text_of_a_conversation_is_its_messages() -> None:
     (text,) = text_cells({"messages": TALK[:2]}, ("messages",))
     assert text == "be brief\none plus two?"

@@ -154,7 +154,7 @@ def test_a_length_beyond_the_positions_is_refused(
         build_pair(task, spec, info)[0].open_samples(store, 65)
 
 
-def test_a_length_without_room_is_refused() -> None:
+def test_a_length_without_space_for_text_raises_an_error() -> None:
     store: Any = album(1)
     with pytest.raises(ValueError, match="length = 4 "):
         build_pair(CLASS, classes(), labelled(PAIR))[0].open_samples(store, 4)

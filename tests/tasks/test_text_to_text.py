@@ -67,7 +67,7 @@ TWINS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def test_t5_puts_an_end_behind_both_texts_and_its_decoder_starts_from_the_padding_token() -> None:
+def test_t5_appends_end_tokens_and_starts_decoding_with_padding() -> None:
     corruption, _ = build_pair(R.TextToText(), t5(), meta(R.SourceTargetPairs()))
     row = corruption(PAIR, 0, np.random.default_rng(0))
     # cut at 4

@@ -21,9 +21,7 @@ HEAD = S.TokenClassifierHead(num_labels=3)
 
 
 @pytest.mark.parametrize(("length", "kept"), [(9, 4), (6, 4), (5, 3)])
-def test_tags_stand_at_first_pieces_and_nothing_is_asked_at_marks_and_further_pieces(
-    length: int, kept: int
-) -> None:
+def test_labels_are_at_first_pieces_only(length: int, kept: int) -> None:
     corruption, _ = build_pair(R.TokenClassification(), bert(head=HEAD), labelled(ROW))
     sample = {
         "tokens": np.array([7, 8, 9, 10], np.uint16),

@@ -16,7 +16,7 @@ PAIR = LengthLimitedSamples(
 )
 
 
-def test_the_decoder_reads_begin_and_the_target_and_says_the_target_and_end() -> None:
+def test_decoder_inputs_and_labels_are_the_shifted_target() -> None:
     corruption, _ = build_pair(R.Translation(), transformer(), meta(R.SourceTargetPairs()))
     row = corruption(PAIR, 0, np.random.default_rng(0))
     # cut at 3

@@ -254,7 +254,7 @@ def alone(one: Trainer, rows: Any, made: Built) -> Any:
     return SimpleNamespace(from_position=lambda _: iter([work]))
 
 
-def test_the_load_of_experts_is_told_as_entropy_and_largest_share() -> None:
+def test_expert_load_is_reported_as_entropy_and_largest_share() -> None:
     assert expert_load([], []) is None
     assert expert_load([5.0] * 4, [4]) == pytest.approx({"entropy": 1.0, "max_share": 0.25})
     assert expert_load([9.0, 0.0, 3.0, 3.0, 3.0], [2, 3]) == pytest.approx(

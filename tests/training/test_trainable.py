@@ -69,13 +69,13 @@ def test_a_run_with_the_option_that_was_killed_ends_bit_for_bit_as_one_that_was_
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_a_recipe_with_the_option_goes_to_json_and_back(name: str, tmp_path: Path) -> None:
+def test_a_recipe_with_the_option_survives_a_json_round_trip(name: str, tmp_path: Path) -> None:
     made = recipe(tmp_path, **OPTIONS[name])
     (tmp_path / "recipe.json").write_text(made.to_json())
     assert R.load_recipe(str(tmp_path / "recipe.json")) == made
 
 
-def test_a_run_that_was_begun_before_the_options_existed_goes_on(tmp_path: Path) -> None:
+def test_a_run_from_before_the_options_existed_resumes(tmp_path: Path) -> None:
     made = recipe(tmp_path / "data", batch=R.FixedBatch(size=8, length=48))
     plain = json.loads(made.to_json())
     del plain["trainable"], plain["optimiser"]["layer_decay"], plain["batch"]["sort_pool"]
@@ -123,7 +123,7 @@ def test_every_trainable_parameter_is_in_exactly_one_group_with_its_own_rate(nam
     assert made.peak_lr == rate
 
 
-def test_block_i_of_n_is_n_minus_i_below_the_head_and_embeddings_lie_lowest() -> None:
+def test_layer_depth_counts_from_the_head_to_the_embeddings() -> None:
     level = {name: facts.layers_above for name, facts in parameter_facts(build(bert())).items()}
     for i in range(3):
         assert {n for name, n in level.items() if name.startswith(f"encoder.blocks.{i}.")} == {
@@ -334,7 +334,7 @@ def test_a_look_that_a_stop_broke_off_is_made_up_for_before_the_next_step(
     assert model_bytes(tmp_path / "hurt") == model_bytes(tmp_path / "whole")
 
 
-def test_the_cadence_of_looks_cannot_change_where_it_decides_what_is_kept(
+def test_the_validation_interval_is_fixed_if_it_selects_weights(
     folder: Path, tmp_path: Path
 ) -> None:
     made = recipe(folder / "data", average=R.BestCheckpoint(), eval_every=5)

@@ -56,7 +56,7 @@ def test_rows_are_padded_to_the_longest_of_their_stream() -> None:
     assert count_tokens(batch, FIELDS) == 6
 
 
-def test_packed_rows_lie_end_to_end_and_are_numbered() -> None:
+def test_packed_rows_are_concatenated_and_numbered() -> None:
     first, second = ROWS
     batch = pack([[first, second, first], [second]], FIELDS, 8)
     assert batch["tokens"].tolist() == [[1, 2, 3, 8, 1, 2, 3, 9], [8, 9, 9, 9, 9, 9, 9, 9]]

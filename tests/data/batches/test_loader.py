@@ -70,7 +70,7 @@ def test_workers_make_what_one_process_makes(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", list(BATCHES))
-def test_started_at_a_steps_position_it_goes_on_as_if_never_stopped(kind: str) -> None:
+def test_loading_resumes_exactly_from_a_position(kind: str) -> None:
     works = load(kind, lists(), steps=40)  # into the third epoch
     for k in (1, 17, 30):
         assert same(works[k:], load(kind, lists(), works[k].step.position, 40 - k))
@@ -149,7 +149,7 @@ def test_ranks_and_micro_batches_share_the_same_samples_with_the_same_draws(
             assert {part.step.next_position for part in parts} == {work.step.next_position}
 
 
-def test_a_rank_without_rows_runs_one_for_company_that_counts_nothing() -> None:
+def test_a_rank_without_rows_runs_a_dummy_row_with_weight_zero() -> None:
     works = [load("rows", lists(), rank=rank, ranks=9, steps=1)[0] for rank in range(9)]
     idle = [work for work in works if not work.weight]
     assert len(idle) == 3

@@ -475,7 +475,7 @@ def test_one_of_several_is_taken_as_often_as_any_other_and_all_of_them_as_often_
 # Together
 
 
-def test_a_size_that_evaluation_would_lose_is_refused_with_the_way_out() -> None:
+def test_a_size_lost_in_evaluation_raises_an_error_with_a_fix() -> None:
     sizes = R.RandomChoice(
         transforms=(R.RandomShortestSize(min_size=(32,)), R.RandomSizeCrop(min_size=8, max_size=32))
     )
@@ -513,7 +513,7 @@ def test_an_order_that_cannot_be_is_refused_in_one_line() -> None:
         R.RandAugment(magnitude=40)
 
 
-def test_evaluation_leaves_chance_out() -> None:
+def test_evaluation_transforms_are_deterministic() -> None:
     train = (
         R.RandomCrop(size=32, padding=4),
         R.RandomHorizontalFlip(),

@@ -736,7 +736,7 @@ def test_a_tokenizer_that_is_read_from_a_file_is_not_reported_as_trained(tmp_pat
     assert {p.stage for p in said} == {"train", "valid"}
 
 
-def test_time_left_is_not_told_before_some_of_it_is_done() -> None:
+def test_remaining_time_is_not_shown_at_the_start() -> None:
     assert PrepareProgress("train", 0.001, 10, 1.0, 0.0, 1).left == float("inf")
     assert PrepareProgress("train", 0.5, 10, 1.0, 0.0, 1).left == 1.0
     assert PrepareProgress("train", 0.5, 10, 1.0, 0.0, 1).tokenizer_speed == 0
@@ -755,7 +755,7 @@ def test_the_tokenizers_time_counts_that_of_contexts_too() -> None:
         ("classes", "weft.data.preparing.drop_table.read_piece"),
     ],
 )
-def test_a_stage_without_words_of_its_own_is_told_of_while_it_goes_on(
+def test_a_long_stage_is_reported_while_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, slow: str
 ) -> None:
     inner = {"tokenizer": fit_tokenizer, "classes": source.read_piece}[stage]

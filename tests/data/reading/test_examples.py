@@ -419,7 +419,7 @@ def test_text_and_label_are_a_header_however_often_texts_repeat(
     )
 
 
-def test_latin_1_is_told_by_its_name_with_the_way_out(tmp_path: Path) -> None:
+def test_latin_1_is_named_with_a_fix(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(
         b"text,label\n"
         + b"".join(f"{t} é,{i % 2}\n".encode("latin-1") for i, t in enumerate(TEXTS))

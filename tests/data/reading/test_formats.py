@@ -483,7 +483,7 @@ SIGNED = {339: 2}  # the tag that says that the numbers of a TIFF have a sign
     [(np.uint16, SIGNED, "I"), (np.int32, {}, "I"), (np.float32, {}, "F")],
     ids=["signed", "32 bits", "floats"],
 )
-def test_an_image_whose_range_nobody_knows_is_set_aside(
+def test_an_image_of_unknown_range_is_quarantined(
     tmp_path: Path, kind: Any, tags: dict[int, int], mode: str
 ) -> None:
     cells = [encoded(pixels) for pixels in PIXELS]

@@ -128,6 +128,6 @@ def test_rows_of_ones_own_take_the_columns_in_their_order(monkeypatch: pytest.Mo
         infer_row_schema(Triples(), [fields])
 
 
-def test_the_way_out_names_the_verbs_own_option() -> None:
+def test_the_suggested_fix_names_the_commands_option() -> None:
     with pytest.raises(ValueError, match=r"name it with --column$"):
         require_column({"a": 1}, None, "text", "--column")

@@ -77,7 +77,7 @@ def same(path: Path, given: list[dict[str, str]]) -> None:
 @pytest.mark.parametrize("delimiter", [",", ";", "|"])
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_csv_is_read_alike_through_every_door(
+def test_every_entry_point_reads_the_same_csv(
     seed: int, quoting: Any, delimiter: str, encoding: str, tmp_path: Path
 ) -> None:
     given = rows(seed, LETTERS + "\n\t")
@@ -88,7 +88,7 @@ def test_a_csv_is_read_alike_through_every_door(
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "txt"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_tabs_are_read_alike_through_every_door_whatever_the_name(
+def test_every_entry_point_reads_the_same_tsv_under_any_name(
     seed: int, suffix: str, encoding: str, tmp_path: Path
 ) -> None:
     given = rows(seed, LETTERS)

@@ -958,7 +958,7 @@ def test_sentences_end_at_marks_before_capitals_and_at_lines(text: str, expected
     assert sentence_starts(text)[0] == 0
 
 
-def test_a_long_text_is_cut_before_a_gap_with_a_word_behind_it() -> None:
+def test_a_long_text_is_cut_before_a_gap_followed_by_a_word() -> None:
     assert last_word_boundary("one two  three  ") == 7
     assert last_word_boundary("word") == 3
     assert last_word_boundary("   ") == 0

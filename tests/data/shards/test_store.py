@@ -348,7 +348,7 @@ def test_a_damaged_copy_of_a_shard_from_afar_is_fetched_again(
         there.rm("/afar", recursive=True)
 
 
-def test_shards_from_afar_are_fetched_once_and_only_when_asked_for(
+def test_remote_shards_are_downloaded_once_and_lazily(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))

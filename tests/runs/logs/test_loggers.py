@@ -337,7 +337,7 @@ def test_only_the_first_rank_logs(
     assert second == []
 
 
-def test_a_tracker_that_is_not_installed_is_refused_with_the_way_out(
+def test_a_missing_tracker_raises_an_error_with_a_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)

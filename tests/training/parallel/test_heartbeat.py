@@ -100,7 +100,7 @@ def test_a_rank_that_is_killed_or_stopped_ends_those_that_wait_in_the_store(
     assert codes[1 - lost] != 0
 
 
-def test_every_rank_says_which_one_was_lost(tmp_path: Path) -> None:
+def test_every_rank_reports_the_lost_rank(tmp_path: Path) -> None:
     """Not only the one that watches it. The store is in a process of its own, as under torchrun."""
     store = dist.TCPStore("127.0.0.1", 0, None, True)
 
@@ -146,7 +146,7 @@ def test_a_store_that_does_not_answer_is_named_and_no_rank(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_job_that_is_suspended_as_a_whole_goes_on(tmp_path: Path) -> None:
+def test_a_suspended_job_continues(tmp_path: Path) -> None:
     def work(ranks: DistributedRanks) -> None:
         (tmp_path / f"joined-{ranks.rank}").touch()
         while not (tmp_path / "resumed").exists():
