@@ -201,7 +201,7 @@ def test_copies_that_a_start_could_not_list_outlive_its_saves(
     with monkeypatch.context() as patch:
         patch.setattr(there, "steps", lambda: LostNetwork("s3://weft/list").download(tmp_path))
         assert there.fetch_newest(tmp_path) is None
-    assert "continuing from local step 500" in lines[0]
+    assert "using local step 500" in lines[0]
     there.submit(checkpoint.write(tmp_path, 502, {}, {}))
     there.__exit__()
     assert there.steps() == [10_000, 502]

@@ -64,7 +64,7 @@ class DecodingSession:
         ).x_BLD
 
     def repeat_rows(self, num_beams: int) -> None:
-        """Repeat each row `num_beams` times, next to each other; copies share the encoder's output."""
+        """Repeat each row `num_beams` times in place; copies share the encoder's output."""
         self.cache.multiply(num_beams)
 
     def reorder(self, row_B: Tensor) -> None:

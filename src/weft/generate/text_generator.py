@@ -109,7 +109,7 @@ class TextGenerator:
         return self.tokenizer.special[name]
 
     def fill_template(self, text: str) -> str:
-        """Return the text in the template of the run's rows, if the template has a single column."""
+        """Return the text in the template of the run's rows, if it has a single column."""
         one = isinstance(self.row, R.TemplatedPairs) and len(self.row.template_columns) == 1
         return (
             self.row.source_text({self.row.template_columns[0]: text})

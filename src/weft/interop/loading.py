@@ -205,7 +205,7 @@ def fill_model(
 
 
 def untie_if_separate(family: Family, spec: S.Spec, foreign: ForeignTensors) -> S.Spec:
-    """Untie the head if the file has a separate table, although the config may say tied (T5 v1.1)."""
+    """Untie the head if the file has a separate table, even if the config ties it (T5 v1.1)."""
     if not isinstance(spec.head, S.LMHead) or not spec.head.tied:
         return spec
     rows = {

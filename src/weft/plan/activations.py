@@ -1,4 +1,4 @@
-"""Activation memory from the spec: the tensors that the forward pass stores for the backward pass."""
+"""Activation memory from the spec: tensors stored for the backward pass."""
 
 from dataclasses import dataclass
 

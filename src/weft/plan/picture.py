@@ -55,7 +55,7 @@ def draw(best: Plan, scaling: list[Plan], path: str) -> None:
 
 
 def draw_time(axes: Any, best: Plan, scaling: list[Plan]) -> None:
-    """Draw the time of the run against the number of devices, with linear scaling for comparison."""
+    """Draw the time of the run against the number of devices, and linear scaling."""
     devices = [plan.layout.devices for plan in scaling]
     unit, seconds = ("days", 86_400) if best.seconds >= 172_800 else ("hours", 3600)
     durations = [plan.seconds / seconds for plan in scaling]

@@ -1,4 +1,4 @@
-"""Plans: memory and time of a workload on a layout of devices, and the search for a plan that fits."""
+"""Plans: memory and time of a workload on devices, and the search for a plan that fits."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -77,7 +77,7 @@ class Plan:
 
     @property
     def utilisation(self) -> float:
-        """The model's FLOPs as a share of the devices' peak (MFU: arXiv:2204.02311, section 4.1)."""
+        """Model FLOPs as a share of the devices' peak (MFU: arXiv:2204.02311, section 4.1)."""
         peak = self.device.flops(self.workload.precision) * self.layout.devices
         return self.step_flops / (self.step_seconds * peak)
 

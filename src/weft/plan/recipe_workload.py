@@ -1,4 +1,4 @@
-"""The workload of a recipe: rows, lengths and FLOPs of one training step, independent of devices."""
+"""The workload of a recipe: rows, lengths and FLOPs of one training step."""
 
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -69,7 +69,7 @@ class Workload:
         return self.steps * self.rows * self.units_per_row
 
     def with_rows_for(self, readers: int) -> "Workload":
-        """Return the workload with a multiple of `readers` rows per step, if `any_rows` allows it."""
+        """Return the workload with a multiple of `readers` rows per step, if `any_rows`."""
         if not self.any_rows:
             return self
         rows = readers * max(1, round(self.rows / readers))

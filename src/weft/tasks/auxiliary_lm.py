@@ -43,9 +43,7 @@ def loss_weights(value: Any, task: str) -> dict[str, float]:
 
 
 def next_token_loss(model: Model, sequence: HiddenStates, tokens_BL: Tensor) -> Tensor:
-    """Return the cross entropy summed over all tokens but the first of each row, without
-    padding.
-    """
+    """Return the summed cross entropy of all tokens but each row's first, without padding."""
     label_BL = tokens_BL[:, 1:]
     if sequence.attention_mask_BL is not None:
         label_BL = label_BL.masked_fill(~sequence.attention_mask_BL[:, 1:], IGNORE_INDEX)

@@ -98,7 +98,7 @@ class Preprocess:
     def open_samples(
         self, store: Store, length: int, include_partial: bool = False
     ) -> LengthLimitedSamples:
-        """Return samples for rows of `length`; with `include_partial`, the last, shorter one too."""
+        """Return samples for rows of `length`; with `include_partial`, also the last partial row."""
         if self.max_length is not None and length > self.max_length:
             raise ValueError(
                 f"length = {length}: the model has {self.max_length} learned positions; use "
@@ -390,7 +390,7 @@ class Masks(TypedDict, total=False):
 
 
 def masks(batch: Batch, stream: str = "tokens") -> Masks:
-    """Return the arguments of `Model.embed` that mask a stream's padding or separate its documents."""
+    """Return the arguments of `Model.embed` that mask padding or separate documents."""
     arguments: Masks = {}
     if f"{stream}_attention_mask" in batch:
         arguments["attention_mask"] = batch[f"{stream}_attention_mask"]

@@ -96,9 +96,7 @@ def predict_all(
     device: torch.device,
     options: PredictOptions = PredictOptions(),
 ) -> list[Any]:
-    """Return one plain prediction per sample, in the order of the samples, the same on every
-    rank.
-    """
+    """Return one plain prediction per sample, in order, the same on every rank."""
     sorted_ = SortedByLength(samples)
     rank_predictions: list[tuple[int, Any]] = []
     for indices, batch, outputs in predict_batches(preprocess, sorted_, answer, device, options):

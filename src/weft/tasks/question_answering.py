@@ -156,7 +156,7 @@ class QuestionAnsweringTask(TaskImplementation):
         return plain
 
     def references(self, data: EvaluationData) -> Sequence[Any]:
-        """Return one window per sample with all answers of the file; training uses only the first."""
+        """Return one window per sample with all answers of the file, not only the first."""
         if data.source is None:
             raise ValueError(
                 "question answering is scored against the original file; give it with --data"

@@ -64,9 +64,7 @@ class SpanCorruptionPreprocess(Preprocess):
         return fitting[-1]
 
     def lengths(self, raw: int) -> tuple[int, int]:
-        """Return the lengths of input and target: one sentinel per span in both, and the end
-        token.
-        """
+        """Return the lengths of input and target, with one sentinel per span and the end token."""
         hidden, spans = self.noise(raw)
         return raw - hidden + spans + 1, hidden + spans + 1
 

@@ -113,9 +113,7 @@ class TaskImplementation:
     def evaluate_model(
         self, opened: Any, data: EvaluationData, options: EvaluateOptions
     ) -> Metrics:
-        """Yield (name, value) for a model, as `weft evaluate` prints them, the same on every
-        rank.
-        """
+        """Yield (name, value) as `weft evaluate` prints them, the same on every rank."""
         yield from self.evaluate(self.predict_store(data.store, options), self.references(data))
 
 

@@ -185,9 +185,7 @@ def closest_lengths(
 def truncate_pair(
     a: np.ndarray, b: np.ndarray, capacity: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Remove tokens from the longer side, each at random from its start or its end, until
-    both fit.
-    """
+    """Remove tokens from a random end of the longer side until both sides fit."""
     if len(a) + len(b) <= capacity:
         return a, b
     keep_a = min(len(a), max(capacity - len(b), capacity - capacity // 2))

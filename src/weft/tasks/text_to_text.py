@@ -122,9 +122,7 @@ def class_probabilities(
 
 
 def truncate_keep_suffix(writer: TextGenerator, text: str, limit: int) -> list[int]:
-    """Return the tokens of a text; a long one is truncated before the special tokens that end
-    it.
-    """
+    """Return the tokens of a text, truncated before its final special tokens."""
     ids = writer.encode_with_frame(text)
     end = len(writer.after)
     return ids if len(ids) <= limit else [*ids[: limit - end], *ids[len(ids) - end :]]

@@ -83,9 +83,7 @@ class TranslationLoss(EncoderDecoderLoss):
 
 
 class TranslationTask(HiddenTokenTask):
-    """Validation scores the tokens of the target; `weft evaluate` scores the output of beam
-    search.
-    """
+    """Validation scores target tokens; `weft evaluate` scores the output of beam search."""
 
     preprocess_class = TranslationPreprocess
     loss_class = TranslationLoss

@@ -54,7 +54,7 @@ def check_metric(
 
 
 def is_same(before: Any, now: Any) -> bool:
-    """Return whether two values are equal, comparing arrays and tensors by element; NaN equals NaN."""
+    """Return whether two values are equal, elementwise for arrays; NaN equals NaN."""
     if type(before) is not type(now):
         return False
     if isinstance(before, dict):

@@ -1,6 +1,4 @@
-"""Conformance of the parts of a recipe: optimiser, schedule, batching, weight average,
-trainable.
-"""
+"""Conformance of recipe parts: optimiser, schedule, batching, weight average, trainable."""
 
 import json
 from math import isfinite

@@ -55,7 +55,7 @@ def available_bytes(device: torch.device, ranks: int = 1) -> int:
 
 
 def cgroup_available(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
-    """Return the bytes available under the container's limits; the page cache counts as available."""
+    """Return the bytes available within the container's limits, page cache included."""
     try:
         limit = (root / "memory.max").read_text()
         memory_stat = (root / "memory.stat").read_text()

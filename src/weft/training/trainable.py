@@ -106,7 +106,7 @@ def resized_positions(before: FolderWeights, model: Model) -> dict[str, Tensor]:
 
 
 def freeze_untrained(model: Model, trained: R.Trainable | None, seed: int = 0) -> None:
-    """Freeze all parameters that are not trained. Afterwards, the state dict has its final names."""
+    """Freeze all parameters that are not trained. The state dict then has its final names."""
     if trained is None:
         return
     for part in model.body:

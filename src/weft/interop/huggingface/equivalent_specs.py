@@ -238,8 +238,8 @@ def find_family(s: S.Spec, hint: str | None = None) -> ExportPlan:
             return ExportPlan(family, spec, steps)
     raise ValueError(
         "no Hugging Face family can express this spec "
-        f'exactly{nearest_family(s, families_by_hint)}; Weft\'s own layout can: to="weft", or --to '
-        "weft"
+        f"exactly{nearest_family(s, families_by_hint)}; use Weft's own layout: "
+        'to="weft", or --to weft'
     )
 
 

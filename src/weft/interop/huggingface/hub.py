@@ -37,7 +37,7 @@ def runs_in(folder: Path) -> list[str]:
 
 
 def local_folder(where: str | Path) -> Path:
-    """Return the directory itself, that of a packaged model, or the local copy of a hub repository."""
+    """Return a local directory, a packaged model, or the local copy of a hub repository."""
     check_model_folder(where)
     folder = Path(where)
     name = str(where)

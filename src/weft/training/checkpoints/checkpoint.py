@@ -186,9 +186,7 @@ class Checkpoint(CheckpointFacts):
         return [name for name in files if not PART.fullmatch(f"{name}.json")]
 
     def saved(self) -> dict[str, dict[str, SavedTensor]]:
-        """Return every tensor by group and name, without reading any; each can be read in
-        slices.
-        """
+        """Return every tensor by group and name, for lazy reading of slices."""
         with _reading(self.path):
             return saved_tensors(self.path, self.files)
 

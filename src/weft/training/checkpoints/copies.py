@@ -179,7 +179,7 @@ class CheckpointCopies:
             if not here:
                 raise
             self.report(
-                f"cannot read the copies of checkpoints, continuing from local step {here:,}: {error}"
+                f"cannot read the copies of checkpoints, using local step {here:,}: {error}"
             )
             return None
         fetched = next((step for step in steps if step > here and self.fetch(step, root)), None)

@@ -28,7 +28,7 @@ PART = re.compile(r"part_\d{5}\.json")
 
 
 def is_written_here(tensor: Tensor, rank: int) -> bool:
-    """Return whether this rank writes its part of a tensor; the first rank writes replicated parts."""
+    """Return whether this rank writes its part of a tensor; rank 0 writes replicated parts."""
     if not isinstance(tensor, DTensor):
         return rank == 0
     coordinate = tensor.device_mesh.get_coordinate()
@@ -68,7 +68,7 @@ class Piece(NamedTuple):
 
 
 class OpenFiles(dict[Path, Any]):
-    """Files that are opened once, at the first read, since opening parses the list of all tensors."""
+    """Files that are opened once, at the first read, since opening parses all tensor names."""
 
     def __missing__(self, path: Path) -> Any:
         self[path] = file = safe_open(path, framework="pt")
@@ -189,7 +189,7 @@ def read_into(target: Tensor, saved: "SavedTensor | Tensor") -> None:
 
 
 def read_like(parameter: Tensor, saved: "SavedTensor | Tensor") -> Tensor:
-    """Return a saved tensor, sharded like its parameter if that is sharded and has the same shape."""
+    """Return a saved tensor, sharded like its parameter if both have the same shape."""
     if isinstance(parameter, DTensor) and tuple(parameter.shape) == tuple(saved.shape):
         whole = torch.empty_like(parameter, requires_grad=False)
         read_into(whole, saved)

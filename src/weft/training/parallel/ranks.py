@@ -1,4 +1,4 @@
-"""Distributed ranks: communication of the training loop, placement of modules, and process groups."""
+"""Distributed ranks: process groups, communication of the loop, placement of modules."""
 
 import os
 import secrets

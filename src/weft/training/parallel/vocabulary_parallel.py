@@ -50,7 +50,7 @@ def split_vocabulary(loss: Loss, group: DeviceMesh) -> tuple[dict[Tensor, Shard]
 
 
 def wrap_embedding(embedding: TokenEmbedding, vocab_size: int, group: DeviceMesh) -> None:
-    """Split the rows of the table over ranks. The layer reads a table with the rows of the batch."""
+    """Split the rows of the table over ranks. The layer reads only the rows of the batch."""
     before = embedding.forward
     (first, _) = chunk(vocab_size, group)
 
