@@ -108,5 +108,5 @@ def test_predictions_may_be_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     register(Metric, "overwriting")(overwriting)
     check_metric("overlap", predictions, masks)
     check_metric("overlap", [*map(tensor, predictions)], [*map(tensor, masks)])
-    with pytest.raises(AssertionError, match="overwriting changes what it is given"):
+    with pytest.raises(AssertionError, match="overwriting modifies its inputs"):
         check_metric("overwriting", predictions, masks)

@@ -245,7 +245,7 @@ def own() -> Iterator[dict[str, Any]]:
         ("Fives", "past", "depends on the steps before it"),
         ("Fives", "seed", "ignores the seed"),
         ("Shift", "evaluation", "is random"),
-        ("Shift", "lost", "2 boxes, but 3 are said to be left"),
+        ("Shift", "lost", "2 boxes, but the transform reports 3"),
         ("Shift", "writes", "modifies its input boxes"),
         ("Shift", "boxes", "returns boxes for an image without boxes"),
     ],

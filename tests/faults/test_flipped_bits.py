@@ -280,7 +280,7 @@ def test_a_bit_of_the_recipe_is_found_and_the_checkpoints_recipe_is_taken(
         with hurt(path, flip):
             try:
                 assert recipe_of(out, said.append) == recipe
-                assert "the recipe of step-000000004 is used" in said[0]
+                assert "using the recipe of step-000000004" in said[0]
                 repaired += 1
             except ValueError as error:  # it reads as a recipe, but as another one
                 said = [str(error)]

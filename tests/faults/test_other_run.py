@@ -182,7 +182,7 @@ def test_a_damaged_recipe_file_is_restored_from_the_checkpoint_and_one_line_says
     path.unlink() if kind == "missing" else path.write_bytes(DAMAGE[kind](good))
     assert cli.main(["status", str(out)]) == 0
     said = capsys.readouterr().err
-    assert "the recipe of step-000000004 is used" in said
+    assert "using the recipe of step-000000004" in said
     assert str(path) in said or kind == "missing"
     assert cli.main(["resume", str(out)]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "recipe.json" in line]
@@ -211,7 +211,7 @@ def test_a_recipe_file_that_was_edited_in_place_is_told_from_a_damaged_one(
     path.write_text(good.replace('"workers": 0', '"workers": 1'))  # may change, but not like this
     assert cli.main(["status", str(tmp_path)]) == 0
     assert (
-        'if you edited it, delete its last field, "seal"; the recipe of step-000000004 is used'
+        'if you edited it, delete its last field, "seal"; using the recipe of step-000000004'
         in capsys.readouterr().err
     )
 

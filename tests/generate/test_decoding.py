@@ -167,7 +167,7 @@ def test_encoder_decoders_begin_with_what_they_are_given() -> None:
         (dict(inputs=[[2], [V]]), "prompt 1 contains a token outside"),
         (
             dict(max_new_tokens=93),
-            "4 prompt tokens + 93 new tokens exceed the model's 96 positions; 92 new tokens fit; "
+            "93 new tokens exceed the model's 96 positions; 92 new tokens fit; "
             "shorten the prompt or --max-new-tokens",
         ),
         (dict(decoder_inputs=[[1]]), "decoder_inputs are for encoder-decoder models"),

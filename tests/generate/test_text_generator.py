@@ -189,7 +189,7 @@ def test_a_prompt_near_the_last_position_shortens_no_other_answer(byte: Tokenize
 def test_what_is_wrong_with_a_row_names_it(byte: Tokenizer) -> None:
     two = writer(byte, "bart", positions=32)
     with pytest.raises(
-        ValueError, match=r"row 3: a text of .* tokens is over the model's 32 positions"
+        ValueError, match=r"row 3: a text of .* tokens exceeds the model's 32 positions"
     ):
         two.translate(["a fox", "", "the lazy dog " * 20])
 
@@ -313,7 +313,7 @@ def test_a_chat_is_what_transformers_makes_of_the_same_template(
 
 def test_a_template_cannot_reach_outside_its_sandbox(byte: Tokenizer, tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text("{{ ''.__class__.__mro__[1].__subclasses__() }}")
-    with pytest.raises(ValueError, match="refuses"):
+    with pytest.raises(ValueError, match="raised an error"):
         render_chat(tmp_path, byte, [{"role": "user", "content": "a"}])
     with pytest.raises(ValueError, match="no chat template"):
         render_chat(tmp_path / "empty", byte, [{"role": "user", "content": "a"}])

@@ -228,7 +228,7 @@ REFUSED: dict[str, tuple[S.Spec, S.Spec | None, Any]] = {
         vit(),
         labelled(R.LabelledImages(), labels=LABELS[:2]),
     ),
-    "needs a model with a decoder alone": (bert(), bert(), meta(R.Documents())),
+    "needs a model with a decoder and no encoder": (bert(), bert(), meta(R.Documents())),
     "the teacher reads images of 32 pixels, the student of": (
         vit(),
         vit(image_size=32),

@@ -48,16 +48,11 @@ CAUSAL = R.CausalLM()
 CLASS = R.Classification()
 MASKED = R.MaskedLM()
 WRONG_MODEL: list[tuple[str, R.Task, S.Spec, DataInfo]] = [
-    ("with a decoder alone", CAUSAL, bert(), meta(TEXT)),
-    (
-        "LMHead head, not ClassifierHead",
-        CAUSAL,
-        weft.gpt2(**SMALL, head=classes(2, pooling="last").head),
-        meta(TEXT),
-    ),
+    ("with a decoder and no encoder", CAUSAL, bert(), meta(TEXT)),
+    ("LMHead head, not ClassifierHead", CAUSAL, weft.gpt2(**SMALL, head=classes(2, pooling="last").head), meta(TEXT)),
     ("61 tokens, the model 60", CAUSAL, gpt(), meta(TEXT, vocab_size=61)),
     (r"such as CausalLM\(\)", R.FixedBatch(size=1, length=1), gpt(), meta(TEXT)),  # type: ignore[list-item]
-    ("with an encoder alone", MASKED, gpt(), meta(SENTENCES)),
+    ("with an encoder and no decoder", MASKED, gpt(), meta(SENTENCES)),
     ("LMHead head, not ClassifierHead", MASKED, classes(2), meta(SENTENCES)),
     ("60 tokens, the model 59", MASKED, bert(vocab_size=59), meta(SENTENCES)),
     ("an encoder and a decoder", R.Denoising(), gpt(), meta(SENTENCES)),
@@ -167,7 +162,7 @@ def test_a_length_without_space_for_text_raises_an_error() -> None:
 
 def test_too_few_sentinels_and_a_share_that_no_text_gives_are_refused() -> None:
     few = build_pair(R.SpanCorruption(), t5(), meta(TEXT, sentinels=SENTINELS))[0]
-    with pytest.raises(ValueError, match="28 spans, the tokenizer has 8"):
+    with pytest.raises(ValueError, match="28 sentinels, the tokenizer has 8"):
         few.open_samples(None, 512)  # type: ignore[arg-type]
     all_hidden: Any = build_pair(R.SpanCorruption(mask_rate=1.0), t5(), meta(TEXT))[0]
     with pytest.raises(ValueError, match=r"mask_rate = 1\.0"):
