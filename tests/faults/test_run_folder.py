@@ -114,7 +114,7 @@ def test_a_source_that_changed_between_two_starts_is_refused(
     assert (
         "give another folder"
         if folder
-        else "bring the old data back, or start a new run with --output"
+        else "bring the old data back, or start another run with --output"
     ) in said
     # refused before the run's shards were written over
     assert all(path.read_bytes() == held for path, held in shards.items())
