@@ -152,9 +152,8 @@ def main(arguments: list[str] | None = None) -> int:
         code = run_verb(call)
         sys.stdout.flush()
         if arguments is None:
-            signal.signal(
-                signal.SIGTERM, signal.SIG_IGN
-            )  # the command has ended; keep its exit code
+            # the command has ended; keep its exit code
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         return code
     except KeyboardInterrupt:
         if call is not None and (message := stop_message(call)):

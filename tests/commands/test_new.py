@@ -266,7 +266,8 @@ def test_the_written_recipe_lists_inferred_choices_is_formatted_and_trains(
         ),
         (
             ["classify", "hub.parquet"],
-            "no column is recognised as the label; available: 'img', 'fine_label';  name it with --columns "
+            "no column is recognised as the label; available: 'img', 'fine_label';  name it with "
+            "--columns "
             "IMAGE LABEL",
         ),
         (

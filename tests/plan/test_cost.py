@@ -99,7 +99,8 @@ def test_a_huge_batch_raises_an_error_with_estimate_free_memory_and_fix() -> Non
     free = 4 * 10**9
     with pytest.raises(
         ValueError,
-        match=r"needs about [\d.]+ GB of memory, but only 4\.0 GB are free: .* 100,000 rows .* give "
+        match=r"needs about [\d.]+ GB of memory, but only 4\.0 GB are free: .* 100,000 rows .* "
+        r"give "
         r"--set micro_batch_size=\d+",
     ) as error:
         check_memory("absurd", absurd.batch.size_field, need, free)

@@ -115,7 +115,8 @@ def test_experts_of_one_model_have_the_same_weights_of_their_losses() -> None:
     assert gpt(decoder=S.Stack(blocks=(mixed(0.5), first, mixed(0.5))))
     with pytest.raises(
         ValueError,
-        match=r"blocks\.2\.feedforward\.inner\.router_z_weight: differs from 0\.5 in decoder\.blocks\.0; "
+        match=r"blocks\.2\.feedforward\.inner\.router_z_weight: differs from 0\.5 in "
+        r"decoder\.blocks\.0; "
         r"give all",
     ):
         gpt(decoder=S.Stack(blocks=(mixed(0.5), first, mixed(0.1))))

@@ -49,7 +49,12 @@ CLASS = R.Classification()
 MASKED = R.MaskedLM()
 WRONG_MODEL: list[tuple[str, R.Task, S.Spec, DataInfo]] = [
     ("with a decoder and no encoder", CAUSAL, bert(), meta(TEXT)),
-    ("LMHead head, not ClassifierHead", CAUSAL, weft.gpt2(**SMALL, head=classes(2, pooling="last").head), meta(TEXT)),
+    (
+        "LMHead head, not ClassifierHead",
+        CAUSAL,
+        weft.gpt2(**SMALL, head=classes(2, pooling="last").head),
+        meta(TEXT),
+    ),
     ("61 tokens, the model 60", CAUSAL, gpt(), meta(TEXT, vocab_size=61)),
     (r"such as CausalLM\(\)", R.FixedBatch(size=1, length=1), gpt(), meta(TEXT)),  # type: ignore[list-item]
     ("with an encoder and no decoder", MASKED, gpt(), meta(SENTENCES)),

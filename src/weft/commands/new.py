@@ -226,7 +226,11 @@ def write_recipe(path: Path, suggestion: "Suggestion") -> None:
     from ..recipe import load_recipe
     from ..suggest.recipe_code import recipe_code, wrap_text
 
-    inferred = "\n".join(f"    {name}: {text}" for name, text in suggestion.facts.items())
+    inferred = "\n".join(
+        line
+        for name, text in suggestion.facts.items()
+        for line in wrap_text(f"{name}: {text}", " " * 4, " " * 8)
+    )
     docstring = (
         f"{suggestion.title}\n\n    weft train {shlex.quote(str(path))}\n    {suggestion.use}\n\n"
         f"Written by `weft new` with these inferred settings:\n\n{inferred}"

@@ -54,9 +54,9 @@ def source_of_files(options: PrepareOptions, files: Sequence[str]) -> R.Source:
 def filters_from_names(names: Sequence[str]) -> tuple[R.Filter, ...]:
     filters: dict[str, Any] = {value.name: value for value in members(R.Filter)}
     for name in names:
-        if name not in known:
-            raise ValueError(f"unknown filter {name!r}; {suggest(name, list(known))}")
-    return tuple(known[name]() for name in names)
+        if name not in filters:
+            raise ValueError(f"unfilters filter {name!r}; {suggest(name, list(filters))}")
+    return tuple(filters[name]() for name in names)
 
 
 def row_schema_from_options(options: PrepareOptions) -> R.RowSchema:
@@ -100,9 +100,11 @@ def tokenizer_from_options(options: PrepareOptions) -> R.TokenizerSpec:
     values: dict[str, Any] = {"vocab_size": options.vocab_size}
     if options.lowercase is not None:
         values["lowercase"] = options.lowercase
-    known = {kind: {f.name for f in fields(spec_class)} for kind, spec_class in kinds.items()}
-    if options.lowercase and "lowercase" not in known[name]:
-        able = " or ".join(kind for kind in kinds if "lowercase" in known[kind])
+    fields_of_kind = {
+        kind: {f.name for f in fields(spec_class)} for kind, spec_class in kinds.items()
+    }
+    if options.lowercase and "lowercase" not in fields_of_kind[name]:
+        able = " or ".join(kind for kind in kinds if "lowercase" in fields_of_kind[kind])
         raise ValueError(f"{name} does not support --lowercase; remove it, or use {able}")
     tokenizer: R.TokenizerSpec = kinds[name](
         **{k: v for k, v in values.items() if k in fields_of_kind[name]}

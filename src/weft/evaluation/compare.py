@@ -1,4 +1,4 @@
-"""Comparison of a model folder with transformers, from text and pixels to answers."""
+"""Comparison of a folder with transformers from end to end, from text and pixels to answers."""
 
 from collections.abc import Iterator, Sequence
 from io import BytesIO
@@ -23,7 +23,7 @@ from ..nn.heads import pool_tokens
 from ..nn.layers.sequence import HiddenStates as Vectors
 from ..nn.loaded_model import LoadedModel
 
-LIMIT = 1e-5  # maximum difference between equal float32 implementations
+LIMIT = 1e-5  # above it, two float32 implementations do not do the same
 TEXTS = (
     "A small dog runs.",
     "the man went to the river",
@@ -48,11 +48,11 @@ TEXTS = (
     "\n",
 )
 PAIRS = (("A dog runs.", "It sleeps."), ("two  spaces", " Größe"), ("日本語", "a b c"))
-LENGTH = 12  # number of tokens to generate
+LENGTH = 12  # tokens to generate
 
 
 class ComparisonResult(NamedTuple):
-    """The result of a comparison: its size, the number of differences and the first one."""
+    """What was compared, how many, how many differ, and the first difference."""
 
     name: str
     compared: int
@@ -62,9 +62,9 @@ class ComparisonResult(NamedTuple):
     @property
     def line(self) -> str:
         return (
-            f"{self.differ} of {self.compared} differ; first: {self.first}"
+            f"{self.differ} of {self.compared} differ, the first: {self.first}"
             if self.differ
-            else f"equal for {self.compared}"
+            else f"the same for {self.compared}"
         )
 
 
@@ -77,7 +77,7 @@ def summarise(name: str, results: Iterator[tuple[object, bool]]) -> ComparisonRe
 def compare_with_transformers(
     model: LoadedModel, folder: Path, which: Sequence[str] = ()
 ) -> list[ComparisonResult]:
-    """Run every comparison that applies to this model, or only the given ones."""
+    """Run every comparison that applies to this model, or the named ones."""
     s = model.model.spec
     text = (folder / "tokenizer.json").exists()
     generates = text and isinstance(s.head, S.LMHead) and s.decoder is not None
@@ -109,7 +109,8 @@ def transformers_tokenizer(folder: Path) -> Any:
 
 
 def encodable_texts(tokenizer: Tokenizer) -> list[str]:
-    """Return texts that a tokenizer can encode; for a closed set of characters, special ones."""
+    """Return the texts that a tokenizer can encode;
+    one with a closed set of characters gets texts of its own."""
 
     def known(text: str) -> bool:
         try:
@@ -126,8 +127,8 @@ def encodable_texts(tokenizer: Tokenizer) -> list[str]:
 
 
 def texts_without_specials(tokenizer: Tokenizer) -> list[str]:
-    """Return the non-empty texts without special tokens: transformers converts such a name to the
-    token, Weft keeps it as text."""
+    """Return the texts that are not empty and name no special token: in transformers such a name
+    becomes the token, here it stays text."""
     special_tokens = {name for names in SPECIAL_TOKEN_NAMES.values() for name in names} | {
         "<extra_id_0>"
     }
@@ -139,7 +140,8 @@ def texts_without_specials(tokenizer: Tokenizer) -> list[str]:
 
 
 def fitting_texts(model: LoadedModel, new_tokens: int = 0) -> list[str]:
-    """Return the texts without special tokens, truncated to leave space for `new_tokens`."""
+    """Return the texts without special tokens,
+    each cut to what the model reads with that many tokens after it."""
     tokenizer = model.require_tokenizer
     limit = row_length(model) - new_tokens
     before, after = tokenizer.special_frame()
@@ -156,8 +158,8 @@ def fitting_texts(model: LoadedModel, new_tokens: int = 0) -> list[str]:
 
 
 def compare_tokens(model: LoadedModel, folder: Path) -> ComparisonResult:
-    """Compare ids of texts and pairs with special tokens, token types, ids of special tokens, and
-    decoded texts."""
+    """Compare ids of texts and pairs with their special tokens, token types,
+    ids of special tokens, and decoded texts."""
     ours = model.require_tokenizer
     other = transformers_tokenizer(folder)
 
@@ -191,8 +193,8 @@ def compare_tokens(model: LoadedModel, folder: Path) -> ComparisonResult:
 
 
 def compare_images(model: LoadedModel, folder: Path) -> ComparisonResult:
-    """Compare the input pixels of images with several shapes and modes, from the bytes of the
-    file."""
+    """Compare the pixels of images of several shapes and modes,
+    from the bytes of the file to the input of the model."""
     s = model.model.spec.source
     draw = np.random.default_rng(0)
     assert isinstance(s, S.Patches)
@@ -217,7 +219,7 @@ def compare_images(model: LoadedModel, folder: Path) -> ComparisonResult:
 def transformers_generate(
     other: Any, model: Any, text: str, start: int, max_new_tokens: int, **options: Any
 ) -> list[int]:
-    """Return the tokens that transformers generates, including the end token."""
+    """Return the tokens that transformers generates, up to and with the end token."""
     inputs = other(text, return_tensors="pt")
     options |= {"max_new_tokens": max_new_tokens, "do_sample": False}
     ids: list[int] = model.generate(**inputs, **options)[0].tolist()
@@ -229,10 +231,10 @@ def transformers_generate(
 
 
 @torch.no_grad()
-def compare_generation(known: LoadedModel, folder: Path) -> ComparisonResult:
-    """Compare greedy decoding and, for an encoder-decoder, beam search without a length penalty,
-    which transformers defines differently."""
-    writer = TextGenerator(known)
+def compare_generation(loaded: LoadedModel, folder: Path) -> ComparisonResult:
+    """Compare greedy decoding and, for an encoder-decoder, beam search without a length penalty
+    (that of transformers differs)."""
+    writer = TextGenerator(loaded)
     other = transformers_tokenizer(folder)
     model = load_in_transformers(folder, torch.float32)
     is_encoder_decoder = loaded.model.encoder is not None
@@ -265,8 +267,8 @@ def compare_generation(known: LoadedModel, folder: Path) -> ComparisonResult:
 
 @torch.no_grad()
 def compare_embeddings(model: LoadedModel, folder: Path) -> ComparisonResult:
-    """Compare one embedding per text: with sentence-transformers if the folder has modules and it
-    is installed, else with the pooled last layer of transformers."""
+    """Compare one embedding per text: with sentence-transformers where the folder has modules and
+    it is installed, else with the pooled last layer of transformers."""
     texts = fitting_texts(model)
     modules = read_modules(folder)
     ours = torch.tensor(embed(model, texts))
@@ -322,7 +324,7 @@ def transformers_embeddings(
 
 @torch.no_grad()
 def compare_classes(model: LoadedModel, folder: Path) -> ComparisonResult:
-    """Compare the probabilities, or the number, of texts and pairs."""
+    """Compare every probability, or the number, of texts and pairs."""
     tokenizer = model.require_tokenizer
     limit = row_length(model)
     texts: list[Any] = [(text, None) for text in fitting_texts(model)] + [

@@ -50,7 +50,8 @@ ARGUMENTS = {
     "kv_heads": "the number of key and value heads",
     "load_balance_weight": "the weight of the loss that balances the experts",
     "logit_softcap": "the soft cap of the logits",
-    "max_distance": "the distance from which keys share the last bucket of the relative position bias",
+    "max_distance": "the distance from which keys share the last bucket of the relative position "
+    "bias",
     "near_theta": "the base of the rotary positions in blocks with a window",
     "norm_first": "whether norms precede each branch (pre-norm)",
     "normed": "whether a norm follows the embedding",

@@ -1,4 +1,5 @@
-"""Peak memory of one device in closed formulas, at each point of a step that may be the peak."""
+"""Memory of one device, in closed formulas:
+what it holds at each moment of a step that may be the fullest."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -14,16 +15,16 @@ from .recipe_workload import Workload
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of one device at one point of a step.
+    """Bytes of one device at one moment.
 
     Attributes:
         weights: in fp32, this device's part.
         gradients: in fp32, this device's part.
         optimiser: the optimiser's moments and averaged weights, this device's part.
-        activations: tensors stored for the backward pass.
-        logits: the logits and their gradient.
-        buffers: gathered or cast weights, and gradients in transit.
-        batch: the inputs of a step.
+        activations: what the backward pass will need.
+        logits: and their gradient.
+        buffers: weights that are gathered or cast to compute with, and gradients on their way.
+        batch: what a step reads.
     """
 
     weights: float
@@ -62,7 +63,9 @@ def count_parameters(workload: Workload, tensor: int) -> ParameterCount:
             prod(shape) / (tensor if name.endswith(("tokens.weight", "out.weight")) else 1)
             for name, shape in shapes_outside_blocks(spec)
         )
-        known: dict[tuple[int, int], float] = {}  # equal blocks are counted once
+        counts: dict[
+            tuple[int, int], float
+        ] = {}  # a block that stands at many depths is counted once
         for _, width, block, *_ in iterate_blocks(spec):
             if (id(block), width) not in counts:
                 counts[id(block), width] = block_parameters(block, width, tensor)
@@ -107,8 +110,8 @@ def moments_of_step(
     """The moments of a step at which memory may be fullest, by name.
 
     "loss": the forward pass is done and the logits have a gradient. "first block" and "last block":
-    the backward pass computes its first or last block while the gradient of another block is in
-    transit. "update": all gradients are complete.
+    the backward pass is in the first or last of the blocks that it reaches while another's gradient
+    is on its way. "update": all gradients are there.
     """
     s = storage or storage_of(workload, layout)
     parameters = count_parameters(workload, layout.tensor)
@@ -124,7 +127,7 @@ def moments_of_step(
     kept = rows * (row.inputs if layout.checkpointing else row.blocks)
     before = 4 * part if layout.micro_batches(workload) > 1 else 0.0  # of other micro-batches
     blocks = max(parameters.blocks - 2 * parameters.largest, 0) * 4 / layout.shard
-    # recomputed; otherwise the previous block is freed and this one is not yet
+    # computed again; else the block before is done with, and this one not yet
     one = rows * row.largest
     first = kept + one if layout.checkpointing else max(kept - one, one)
     gathered, reduced = buffers(workload, layout, parameters)
@@ -143,12 +146,11 @@ def moments_of_step(
 
 
 def buffers(workload: Workload, layout: Layout, parameters: ParameterCount) -> tuple[float, float]:
-    """Return the bytes of gathered weights and of gradients in transit, at the loss and inside a
-    block.
+    """Bytes of gathered weights and of gradients on their way, at the loss and inside a block.
 
     FSDP gathers the block that computes and the next one, in the dtype of the computation; a
     block's gradient is in that dtype too, and the one before it is being summed in fp32 (Zhao et
-    al. 2023, arXiv:2304.11277, section 3). Parameters outside of blocks stay gathered.
+    al. 2023, arXiv:2304.11277, section 3). What is outside of blocks stays gathered.
     """
     size = 2 if workload.precision == "bf16" else 4
     if layout.shard == 1:
@@ -161,5 +163,5 @@ def buffers(workload: Workload, layout: Layout, parameters: ParameterCount) -> t
 
 
 def peak_memory(workload: Workload, layout: Layout, storage: Storage | None = None) -> Memory:
-    """Return the memory at the peak of a step."""
+    """The fullest moment of a step."""
     return max(moments_of_step(workload, layout, storage).values(), key=lambda m: m.total)

@@ -1,12 +1,8 @@
-"""Training recipes: a `Recipe` is one frozen value with the model, task, data, optimiser and
-schedule of a run.
-
-This package does not import torch.
+"""What a run is: a model, a task, data, an optimiser and a schedule, as one frozen value. Nothing
+here imports torch.
 """
 
 from ..support.values import replace_path, to_json
-from . import assistant_tasks, tasks
-from .assistant_tasks import *  # noqa: F403 the module defines __all__
 from .averages import EMA, AverageLast, BestCheckpoint, WeightAverage
 from .batching import Batching, FixedBatch, PackedBatch, TokenBudget
 from .data.conversations import ChatTemplate, Conversations, Preferences, chat_template_of
@@ -63,7 +59,10 @@ from .schedules import (
     WarmupStableDecay,
     noam_lr,
 )
-from .tasks import *  # noqa: F403 the module defines __all__
+from .tasks import *  # noqa: F403 the package says what it exports
+
+# After the rows, which are listed in the order of their import
+from . import tasks  # isort: skip
 from .trainable import HeadOnly, LoRA, Trainable
 from .transforms import (
     AutoAugment,
@@ -195,5 +194,5 @@ __all__ = [
     "to_json",
     "transforms_for",
 ]
-__all__ += assistant_tasks.__all__
-__all__ += tasks.__all__  # so that a new task is listed only once
+# What the package of tasks exports, so that a new task is named there alone
+__all__ += tasks.__all__

@@ -57,7 +57,8 @@ class Parallel:
     def __post_init__(self) -> None:
         if self.expert not in (1, self.tensor):
             raise ValueError(
-                f"parallel.expert = {self.expert} must be 1 or parallel.tensor = {self.tensor}; use "
+                f"parallel.expert = {self.expert} must be 1 or parallel.tensor = {self.tensor}; "
+                "use "
                 "one of them"
             )
         if self.shard == "all" and self.replicate not in (None, 1):

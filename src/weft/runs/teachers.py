@@ -1,4 +1,4 @@
-"""Frozen models of a task, such as the teacher of distillation."""
+"""The models that a task reads and does not train, such as its teacher."""
 
 from .. import recipe as R
 from .. import spec as S
@@ -7,11 +7,11 @@ from ..interop.huggingface.image_processor import IMAGES, image_transforms
 from ..interop.loading import load
 from ..nn.model import Model
 
-TOLERANCE = 0.01  # of means and deviations, which files round
+TOLERANCE = 0.01  # of means and deviations: files round them
 
 
 def load_frozen_models(task: R.Task) -> dict[str, Model]:
-    """Return the frozen models of a task by their field name."""
+    """Return the models that a task reads and does not train by their field."""
     models = {name: load(getattr(task, name)).eval() for name in task.model_folders}
     for model in models.values():
         check_teacher_pixels(task, model)
@@ -19,10 +19,9 @@ def load_frozen_models(task: R.Task) -> dict[str, Model]:
 
 
 def check_teacher_pixels(task: R.Task, teacher: Model) -> None:
-    """Raise ValueError if the normalisation of a teacher of images differs from its folder's.
-
-    Student and teacher read the same batch. A folder without normalisation has ImageNet's, as in
-    inference.
+    """Raise ValueError where a teacher of images would see pixels that are normalised otherwise
+    than its folder says: student and teacher read one batch. A folder that says nothing means
+    ImageNet's numbers, as in all inference.
     """
     folder = teacher.origin
     if not isinstance(teacher.spec.source, S.Patches) or folder is None:
@@ -35,8 +34,8 @@ def check_teacher_pixels(task: R.Task, teacher: Model) -> None:
     if any(abs(a - b) > TOLERANCE for a, b in pairs):
         has_images = (folder / IMAGES).exists()
         raise ValueError(
-            f"{folder / IMAGES} {'has' if known else 'is missing, which means'} {theirs}, and the "
-            f"task has {ours}; "
-            "student and teacher read the same pixels; give the task the teacher's Normalize"
-            + ("" if known else ", or add the missing file to the teacher's folder")
+            f"{folder / IMAGES} {'has' if has_images else 'is missing, which means'} {theirs}, "
+            f"and the task has {ours}; "
+            "student and teacher see the same pixels: give the task the teacher's Normalize"
+            + ("" if has_images else ", or the folder the file that it was trained with")
         )

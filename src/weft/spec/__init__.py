@@ -1,7 +1,6 @@
-"""Model specifications: a `Spec` is one frozen value that describes a Transformer of any family.
+"""The design space: every Transformer of the textbook table is one value of `Spec`.
 
-A field with alternatives is a union of dataclasses (a sum type). This package does not import
-torch.
+A choice is a sum type: the union at a field lists what may stand there. Nothing here imports torch.
 """
 
 from dataclasses import replace

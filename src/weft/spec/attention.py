@@ -1,4 +1,4 @@
-"""Attention: heads, projections and the pattern of keys that each query attends to."""
+"""Attention: who attends to whom, and by which heads."""
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal, NamedTuple
@@ -12,12 +12,11 @@ from .norms import Norm, RMSNorm, norm_flops, norm_shapes
 from .parts import Inner, Problem, Shapes, linear_shapes, with_prefix
 from .positions import PositionBias, RoPE
 
-if TYPE_CHECKING:
-    from .spec import Spec
+# Which keys a query attends to
 
 
 class ScoreCount(NamedTuple):
-    """The numbers of projected queries, projected keys and computed scores."""
+    """What an attention computes: queries and keys that are projected, and scores between them."""
 
     queries: int
     keys: int
@@ -25,52 +24,41 @@ class ScoreCount(NamedTuple):
 
 
 class Pattern:
-    """Base of attention patterns: which keys a query attends to.
+    """Base of every pattern: which keys a query attends to.
 
-    Its implementation is a `weft.nn.kernels.masks.PatternMask`, which decides for every pair of
-    positions, or a subclass of `weft.nn.layers.attention.AttentionLayer`.
+    Built by a `kernels.masks.PatternMask`, which says so for every pair of positions, or by a layer
+    of its own that subclasses `layers.attention.AttentionLayer`.
     """
 
-    # supports RoPE and a position bias
-    takes_positions: ClassVar[bool] = True
-    # allowed in a Pyramid: needs no mask and no token positions
-    on_grid: ClassVar[bool] = False
+    takes_positions: ClassVar[bool] = True  # RoPE and a position bias make sense with it
+    on_grid: ClassVar[bool] = False  # a Pyramid may use it: no mask, no positions of tokens
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether a query attends to later keys; such a pattern cannot decode token by token."""
+        """Whether a query may see a later key; such a pattern cannot decode token by token."""
         return True
 
     @property
     def reach(self) -> int | None:
-        """The number of earlier keys that a query attends to; None: all."""
+        """How many keys before itself a query sees; None: all."""
         return None
 
     @property
     def max_length(self) -> int | None:
-        """The longest supported sequence; None: unlimited."""
+        """The longest sequence that it takes; None: any."""
         return None
 
     def shapes(self, heads: int) -> Shapes:
-        """Yield the pattern's own parameters."""
+        """Yield the parameters beside those of the attention."""
         return iter(())
 
     def scores(self, queries: int, keys: int, side: int) -> ScoreCount:
-        """Return the computation for one sequence.
-
-        Args:
-            queries: the number of query tokens.
-            keys: the number of key tokens.
-            side: rows of the image grid; 0 for text.
-        """
+        """Return what is computed for one sequence; `side`: of the image grid, 0 for text."""
         return ScoreCount(queries, keys, queries * keys)
 
     def projection_flops(self, keys: int, kv_width: int) -> int:
-        """Return the FLOPs of the pattern's own maps of keys and values.
-
-        Args:
-            keys: the number of key tokens.
-            kv_width: the width of keys and values together.
+        """Return the FLOPs on keys and values, `kv_width` numbers per token, before they are
+        attended to.
         """
         return 0
 
@@ -78,14 +66,14 @@ class Pattern:
         """Return the pattern in a few words."""
         return format_inline(self)
 
-    def check(self, path: str, spec: "Spec") -> Iterator[Problem]:
-        """Yield the problems of the pattern itself and with the model."""
+    def check(self, path: str, source: Tokens | Patches | ResNet) -> Iterator[Problem]:
+        """Yield what does not fit together in it or with what the model reads."""
         return iter(())
 
 
 @choice
 class FullAttention(Pattern):
-    """Every query attends to every key."""
+    """Every query sees every key."""
 
     on_grid = True
 
@@ -95,7 +83,7 @@ class FullAttention(Pattern):
 
 @choice
 class CausalAttention(Pattern):
-    """A query attends to itself and to earlier keys."""
+    """A query sees itself and what came before."""
 
     @property
     def looks_ahead(self) -> bool:
@@ -107,12 +95,8 @@ class CausalAttention(Pattern):
 
 @choice
 class SlidingWindow(Pattern):
-    """A query at i attends to keys from i - before to i + after (Beltagy et al. 2020,
+    """A query at i sees keys from i - before to i + after (Beltagy et al. 2020,
     arXiv:2004.05150).
-
-    Args:
-        before: the number of earlier keys.
-        after: the number of later keys.
     """
 
     before: NonNegativeInt
@@ -130,7 +114,7 @@ class SlidingWindow(Pattern):
         size = sliding_window_block(self, queries, keys)
         if size is None:
             return ScoreCount(queries, keys, queries * keys)
-        # every query of a block is compared with all keys within the block's reach
+        # as computed: every query of a block meets all keys that the block can reach
         blocks = -(-queries // size)
         return ScoreCount(queries, keys, blocks * size * (size + self.before + self.after))
 
@@ -142,12 +126,8 @@ class SlidingWindow(Pattern):
 
 @choice
 class ShiftedWindows(Pattern):
-    """Square windows on the image grid (Liu et al. 2021, arXiv:2103.14030).
-
-    Args:
-        size: the side of a window in cells (default: 7).
-        shift: the shift of the windows in cells (default: 0).
-        bias: whether the scores have a learned bias per offset (default: True).
+    """Square windows on the image grid, shifted by `shift`, with a learned bias per offset (Liu et
+    al. 2021, arXiv:2103.14030).
     """
 
     size: PositiveInt = 7
@@ -161,8 +141,7 @@ class ShiftedWindows(Pattern):
             yield "offsets.weight", ((2 * self.size - 1) ** 2, heads)
 
     def scores(self, queries: int, keys: int, side: int) -> ScoreCount:
-        # a window is at most as large as the grid
-        window = min(self.size, side)
+        window = min(self.size, side)  # it shrinks to a smaller grid
         padded = -(-side // window) * window
         return ScoreCount(padded**2, padded**2, padded**2 * window**2)
 
@@ -170,26 +149,22 @@ class ShiftedWindows(Pattern):
         shifted = f" shifted by {self.shift}" if self.shift else ""
         return f"windows of {self.size} × {self.size}{shifted}"
 
-    def check(self, path: str, spec: "Spec") -> Iterator[Problem]:
-        # a source without the field extra_tokens has no patch_size either
-        pure = hasattr(spec.source, "patch_size") and not getattr(spec.source, "extra_tokens", ())
+    def check(self, path: str, source: Tokens | Patches | ResNet) -> Iterator[Problem]:
+        pure = isinstance(source, Patches) and not source.extra_tokens
         if not pure or not path.startswith("encoder"):
             yield (
                 path,
-                "ShiftedWindows needs an encoder on an image grid without extra tokens; give "
+                "ShiftedWindows need an encoder on a pure image grid; give "
                 "source=Patches(extra_tokens=())",
             )
         if self.shift >= self.size:
-            yield f"{path}.shift", f"{self.shift} must be less than size {self.size}"
+            yield f"{path}.shift", f"{self.shift} is not within the window, {self.size}"
 
 
 @choice
 class Linformer(Pattern):
-    """Keys and values projected along the length (Wang et al. 2020, arXiv:2006.04768).
-
-    Args:
-        length: the longest sequence in tokens.
-        rank: the number of projected keys and values.
+    """Keys and values projected along the length to `rank` rows (Wang et al. 2020,
+    arXiv:2006.04768).
     """
 
     length: PositiveInt
@@ -215,8 +190,8 @@ class Linformer(Pattern):
 
 
 def sliding_window_block(w: SlidingWindow, queries: int, keys: int) -> int | None:
-    """Return the queries per block of block-local attention (`weft.nn.kernels.block_local`); None
-    if masked attention is as fast or faster.
+    """Queries per block where attention in a window goes block by block (`kernels.block_local`);
+    None: with a mask it takes as long, or less.
     """
     reach = w.before + w.after
     size = min(max(1 << max((reach + 1).bit_length() - 2, 0), 32), 256)  # about half the window
@@ -226,13 +201,11 @@ def sliding_window_block(w: SlidingWindow, queries: int, keys: int) -> int | Non
 
 @choice
 class QKNorm:
-    """Norms on the queries and keys before RoPE (Dehghani et al. 2023, arXiv:2302.05442, section
-    2).
+    """A norm on the queries and one on the keys, before they are rotated (Dehghani et al. 2023,
+    arXiv:2302.05442, section 2).
 
-    Args:
-        norm: the norm (default: `RMSNorm()`).
-        per: "head" normalises each head with one gain for all heads (Qwen3); "projection"
-            normalises all heads together (OLMo 2). Default: "head".
+    `over` says what is normalised: each head by itself, with one gain for all heads (Qwen3), or the
+    whole projection (OLMo 2).
     """
 
     norm: Norm = RMSNorm()
@@ -244,42 +217,46 @@ class Attention(Inner):
     """softmax(Q Kᵀ · scale + bias + mask) V in `heads` groups (Vaswani et al. 2017, section 3.2).
 
     Args:
-        heads: the number H of query heads; it divides the model width unless `head_dim` is given.
-        kv_heads: the number of key and value heads; 1 for multi-query attention (default: `heads`).
+        heads: the number of query heads; it divides the model's width unless `head_dim` is given.
+        kv_heads: the number of key and value heads, 1 for multi-query attention (default: one per
+            query head).
         head_dim: the width d_k of the queries and keys of a head (default: width / heads).
         value_dim: the width d_v of the values of a head (default: d_k).
-        pattern: which keys a query attends to (default: `FullAttention()`).
+        pattern: which keys a query attends to.
         rope: rotary positions of queries and keys (default: none).
-        position_bias: a bias on the scores of this block; `Stack.position_bias` is shared by all
-            blocks (default: none).
-        query_key_positions: how positions p of vectors x enter queries and keys: "added", W(x + p)
-            (DETR; default); "projected", Wx + Vp; "concatenated", a head's [Wx; Vp] (Conditional
-            DETR, arXiv:2108.06152, section 3.2; DAB-DETR); "projected-concatenated", both.
+        position_bias: what is added to the scores of this block alone; `Stack.position_bias` is
+            shared by all blocks.
+        query_key_positions: how positions p that come with vectors x enter queries and keys:
+            "added", W(x + p) (DETR); "projected", Wx + Vp; "concatenated", a head's [Wx; Vp]
+            (Conditional DETR, arXiv:2108.06152, section 3.2; DAB-DETR); "projected-concatenated",
+            both.
         scale: the factor of the scores (default: 1 / √d_k).
-        softcap: c in s <- c · tanh(s / c) of the scaled scores s before bias and mask (Gemma 2,
-            arXiv:2408.00118, section 2; default: none).
-        qk_norm: norms on queries and keys (default: none).
-        bias: whether the query, key and value projections have a bias (default: True).
-        out_bias: whether the output projection has a bias (default: True).
-        dropout: the dropout probability of attention weights (default: 0).
+        softcap: c, with which s = Q Kᵀ · scale becomes c · tanh(s / c) before bias and mask (Gemma
+            2, arXiv:2408.00118, section 2; default: none).
+        qk_norm: a norm on queries and keys (default: none).
+        bias: whether the projections to queries, keys and values have a bias.
+        out_bias: whether the output projection has one.
+        dropout: the probability with which an attention weight is dropped in training.
     """
 
     heads: PositiveInt
-    kv_heads: PositiveInt | None = None
-    head_dim: PositiveInt | None = None
-    value_dim: PositiveInt | None = None
+    kv_heads: PositiveInt | None = None  # key/value heads; None: one a query head; 1: multi-query
+    head_dim: PositiveInt | None = None  # d_k; None: width / heads
+    value_dim: PositiveInt | None = None  # d_v; None: d_k
     pattern: Pattern = FullAttention()
     rope: RoPE | None = None
-    position_bias: PositionBias | None = None
+    position_bias: PositionBias | None = (
+        None  # this block's own; `Stack.position_bias` is shared by its blocks
+    )
     query_key_positions: Literal["added", "projected", "concatenated", "projected-concatenated"] = (
         "added"
     )
-    scale: FiniteFloat | None = None
+    scale: FiniteFloat | None = None  # None: d_k ** -0.5
     softcap: PositiveFloat | None = None
     qk_norm: QKNorm | None = None
-    bias: bool = True
+    bias: bool = True  # on q, k and v
     out_bias: bool = True
-    dropout: Probability = 0.0
+    dropout: Probability = 0.0  # on the weights
 
     def shapes(self, width: int) -> Shapes:
         k, v, g = head_dims(self, width)
@@ -326,7 +303,7 @@ class Attention(Inner):
         return width + self.heads * (k + v) + g * (k + v)
 
     def describe(self, width: int) -> str:
-        """Return heads, pattern and positions in a few words."""
+        """Heads, groups, pattern and positions in few words."""
         k, v, g = head_dims(self, width)
         parts = [f"{count_of(self.heads, 'head')} of {k}"]
         parts += [f"values of {v}"] if v != k else []
@@ -347,7 +324,7 @@ class Attention(Inner):
 
 
 def head_dims(a: Attention, d: int) -> tuple[int, int, int]:
-    """Return d_k, d_v and the number of key and value heads."""
+    """d_k, d_v and the number of key/value heads."""
     key = a.head_dim or d // a.heads
     return key, a.value_dim or key, a.kv_heads or a.heads
 

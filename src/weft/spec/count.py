@@ -1,6 +1,6 @@
-"""Parameter counts of a spec by name and shape, without building the model.
+"""Parameters and forward FLOPs of a spec, by name and shape, without building anything.
 
-FLOPs count matrix products, two per multiply-add, as torch's FlopCounterMode does.
+FLOPs are those of matrix products, two a multiply-add: what torch's FlopCounterMode counts.
 """
 
 from collections.abc import Iterator
@@ -44,8 +44,8 @@ def iterate_blocks(spec: SpecWithHead) -> Iterator[PlacedBlock]:
 
 def parameter_count(spec: SpecWithHead) -> int:
     count = sum(prod(shape) for _, shape in shapes_outside_blocks(spec))
-    of_block: dict[tuple[int, int], int] = {}  # a block that repeats is counted once
-    for _, width, block, *_ in all_blocks(spec):
+    of_block: dict[tuple[int, int], int] = {}  # a block that stands at many depths is counted once
+    for _, width, block, *_ in iterate_blocks(spec):
         key = id(block), width
         if key not in of_block:
             of_block[key] = sum(prod(shape) for _, shape in block_shapes(block, width))
@@ -53,15 +53,15 @@ def parameter_count(spec: SpecWithHead) -> int:
     return count
 
 
-def parameter_shapes(spec: Spec) -> Shapes:
-    """Yield name and shape of every parameter."""
+def parameter_shapes(spec: SpecWithHead) -> Shapes:
+    """Every parameter's name and shape."""
     yield from shapes_outside_blocks(spec)
     for path, width, b, *_ in iterate_blocks(spec):
         yield from with_prefix(path, block_shapes(b, width))
 
 
-def shapes_outside_blocks(spec: Spec) -> Shapes:
-    """Yield the parameters outside the blocks."""
+def shapes_outside_blocks(spec: SpecWithHead) -> Shapes:
+    """What is not in a block."""
     yield from source_shapes(spec)
     if isinstance(spec.target, Tokens):
         yield from with_prefix("target", token_shapes(spec.target, spec.width))

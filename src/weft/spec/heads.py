@@ -1,4 +1,4 @@
-"""Output heads: language modelling, classification, tagging, spans, detection, pixels."""
+"""What a model gives: heads."""
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal
@@ -15,13 +15,7 @@ from .parts import Problem, Shapes, linear_flops, linear_shapes, measured_shapes
 
 @choice
 class HeadTransform:
-    """A dense layer, activation and norm before a head's output layer.
-
-    Args:
-        activation: the activation function (default: "gelu").
-        norm: the norm after the activation (default: none).
-        bias: whether the dense layer has a bias (default: True).
-    """
+    """Dense, activation, norm: what stands before some heads."""
 
     activation: Activation = "gelu"
     norm: Norm | None = None
@@ -29,12 +23,12 @@ class HeadTransform:
 
 
 class Head:
-    """Base of output heads. Its implementation is built with (head, spec) and called with a
-    `weft.nn.layers.sequence.HiddenStates`.
+    """Base of what a model gives. Built with (head, spec), called with a
+    `layers.sequence.HiddenStates`.
     """
 
-    reads_table: ClassVar[bool] = False  # the layer also receives the token table
-    reads_layers: ClassVar[bool] = False  # supports `Spec.layer_mix`
+    reads_table: ClassVar[bool] = False  # the layer is also given the token table
+    reads_layers: ClassVar[bool] = False  # goes with `Spec.layer_mix`
 
     def shapes(self, spec: SpecWithoutHead) -> Shapes:
         """Yield name and shape of every parameter."""
@@ -48,8 +42,8 @@ class Head:
         """Return the head in a few words."""
         return format_inline(self)
 
-    def check(self, spec: "Spec") -> Iterator[Problem]:
-        """Yield the problems of the head itself and with the model."""
+    def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
+        """Yield what does not fit together in it or with the model."""
         return iter(())
 
 
@@ -67,19 +61,13 @@ def transform_shapes(transform: "HeadTransform | None", width: int, out: int) ->
 
 def check_labels(labels: tuple[str, ...] | None, outputs: int) -> Iterator[Problem]:
     if labels is not None and len(labels) != outputs:
-        yield "head.labels", f"has {len(labels)} names for {outputs} classes; give one per class"
+        yield "head.labels", f"{len(labels)} names for {outputs} outputs; give one a class"
 
 
 @choice
 class LMHead(Head):
-    """A score per token of the vocabulary.
-
-    Args:
-        tied: whether the output matrix is the input token table (default: True).
-        bias: "none", "trained", or "buffer": stored but not trained (default: "none").
-        transform: a transform before the output matrix (default: none).
-        logit_scale: the factor of the scores (default: 1).
-        softcap: c in s <- c · tanh(s / c) of the scores s (default: none).
+    """A score per token of the vocabulary; tied: the rows of the input table. With a `softcap` c, c
+    · tanh(score / c).
     """
 
     tied: bool = True
@@ -110,34 +98,23 @@ class LMHead(Head):
         if spec.token_table is None:
             yield (
                 "head",
-                "LMHead needs a token table; use ClassifierHead, TokenClassifierHead, "
+                "LMHead needs a token table; give ClassifierHead, TokenClassifierHead, "
                 "DetectionHead or NoHead",
             )
         elif self.tied and spec.embedding_dim != spec.width and self.transform is None:
             yield (
                 "head.transform",
-                f"the tied table has width {spec.embedding_dim}, the model {spec.width}; give "
-                "HeadTransform() or tied=False",
+                "the tied table is narrower than the model; give a HeadTransform to its width",
             )
 
 
 @choice
 class ClassifierHead(Head):
-    """A score per class from one vector per sequence.
-
-    Args:
-        num_labels: the number of classes.
-        pooling: the vector to classify: "cls", the first token; "last", the last token; "mean";
-            "tokens", a classifier per extra token, averaged (DeiT); "sequence", a mean weighted by
-            a softmax of a learned score per token (Compact Transformers, arXiv:2104.05704, section
-            3.2). Default: "cls".
-        transform: a transform before the output layer (default: none).
-        dropout: the dropout probability of the pooled vector (default: 0).
-        bias: whether the output layer has a bias (default: True).
-        labels: the names of the classes in order (default: none).
-    """
+    """A score per class from one vector a sequence."""
 
     num_labels: PositiveInt
+    # tokens: a classifier per extra token, averaged (DeiT); sequence: a mean whose weights are a
+    # softmax of a learned score per token (Compact Transformers, arXiv:2104.05704, section 3.2)
     pooling: Literal["cls", "last", "mean", "tokens", "sequence"] = "cls"
     transform: HeadTransform | None = None
     dropout: Probability = 0.0
@@ -173,27 +150,19 @@ class ClassifierHead(Head):
 
     def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         if self.pooling == "tokens" and not spec.extra_tokens:
-            yield "head.pooling", "the model has no extra tokens; use 'cls', 'last' or 'mean'"
+            yield "head.pooling", "there are no extra tokens to read; use 'cls', 'last' or 'mean'"
         alone = self.pooling in ("cls", "tokens") and spec.decoder is not None
         if alone and not spec.queries:
             yield (
                 "head.pooling",
-                f"the first token of a decoder attends to no other token; use 'last' or 'mean', not "
-                f"{self.pooling!r}",
+                f"{self.pooling!r} of a decoder sees no other token; use 'last' or 'mean'",
             )
         yield from check_labels(self.labels, self.num_labels)
 
 
 @choice
 class TokenClassifierHead(Head):
-    """Scores per token, such as tags or replaced-token detection.
-
-    Args:
-        num_labels: the number of classes.
-        transform: a transform before the output layer (default: none).
-        dropout: the dropout probability of the hidden vectors (default: 0).
-        labels: the names of the classes in order (default: none).
-    """
+    """Scores at every position: a tag each, or replaced or not."""
 
     num_labels: PositiveInt
     transform: HeadTransform | None = None
@@ -207,7 +176,7 @@ class TokenClassifierHead(Head):
         yield from linear_shapes("out", width, self.num_labels)
 
     def describe(self) -> str:
-        return f"{self.num_labels:,} score{'s' * (self.num_labels > 1)} per token"
+        return f"{count_of(self.num_labels, 'score')} a token"
 
     def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         return check_labels(self.labels, self.num_labels)
@@ -215,11 +184,7 @@ class TokenClassifierHead(Head):
 
 @choice
 class SpanHead(Head):
-    """A start and an end score of the answer per token (BERT, section 4.2).
-
-    Args:
-        transform: a transform before the output layer (default: none).
-    """
+    """How well an answer starts and ends at each position (BERT, section 4.2)."""
 
     transform: HeadTransform | None = None
     reads_layers = True
@@ -235,14 +200,8 @@ class SpanHead(Head):
 
 @choice
 class DetectionHead(Head):
-    """A class and a box per query (DETR, section 3.2).
-
-    Args:
-        num_labels: the number of classes, without "no object".
-        scores: "softmax" adds a class for no object; "sigmoid" scores each class independently and
-            is trained with the focal loss (DAB-DETR). Default: "softmax".
-        box_layers: the number of layers of the box MLP (default: 3).
-        labels: the names of the classes in order (default: none).
+    """A class and a box per query (DETR, section 3.2). `scores`: "softmax", where one class more
+    means no object; or "sigmoid", each class by itself, trained with the focal loss (DAB-DETR).
     """
 
     num_labels: PositiveInt
@@ -268,19 +227,15 @@ class DetectionHead(Head):
         if not spec.queries:
             yield (
                 "head",
-                "DetectionHead needs object queries; give target=ObjectQueries(...)",
+                "DetectionHead are read from object queries; give target=ObjectQueries(...)",
             )
         yield from check_labels(self.labels, self.num_labels)
 
 
 @choice
 class PixelDecoder(Head):
-    """A light decoder that predicts all pixels from the visible patches and mask tokens (MAE,
-    arXiv:2111.06377).
-
-    Args:
-        width: the width of the decoder.
-        stack: the blocks of the decoder.
+    """Mask tokens join the visible patches, a light decoder of its own width predicts all pixels
+    (MAE, arXiv:2111.06377).
     """
 
     width: PositiveInt
@@ -307,7 +262,7 @@ class PixelDecoder(Head):
 
     def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         if spec.decoder is not None:
-            yield "head", "PixelDecoder needs an encoder only; set decoder to None"
+            yield "head", "PixelDecoder read an encoder; leave the decoder None"
         if not (spec.grid_cells and isinstance(spec.encoder, Stack) and spec.extra_tokens):
             yield (
                 "head",
@@ -320,16 +275,12 @@ class PixelDecoder(Head):
                 "a stem mixes neighbouring patches, so that hidden ones are seen; use stem=None",
             )
         if self.width % 4:
-            yield "head.width", f"must be divisible by 4 for sinusoidal positions, not {self.width}"
+            yield "head.width", f"the sine positions need a width that 4 divides, not {self.width}"
 
 
 @choice
 class NoHead(Head):
-    """The hidden vectors, and a pooled first vector if there is a transform.
-
-    Args:
-        transform: a transform of the first vector (default: none).
-    """
+    """The vectors themselves, and one pooled from the first where there is a transform."""
 
     transform: HeadTransform | None = None
     reads_layers = True
@@ -342,22 +293,6 @@ class NoHead(Head):
 
     def describe(self) -> str:
         return "the vectors"
-
-
-@choice
-class LayerMix:
-    """The layers of a stack whose outputs a head reads (BERT, arXiv:1810.04805, section 5.3 and
-    table 7).
-
-    Args:
-        layers: layer numbers as in transformers' hidden_states: 0 is the embeddings, -1 the last
-            layer.
-        combine: "concat", "sum" or "weighted", a trained softmax over the layers (default:
-            "concat").
-    """
-
-    layers: Annotated[tuple[int, ...], Field(min_length=1)]
-    combine: Literal["concat", "sum", "weighted"] = "concat"
 
 
 implements(LMHead, "weft.nn.heads:LMHeadLayer")

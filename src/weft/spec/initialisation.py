@@ -1,22 +1,17 @@
-"""Distributions of initial weights."""
+"""How weights are initialised."""
 
 from ..support.registry import choice, implements
 from ..support.values import PositiveFloat
 
 
 class Init:
-    """Base of initialisations. Its implementation subclasses `weft.nn.initialisation.InitRule`."""
+    """Base of every rule for initial weights. Implemented by the two functions of `InitRule`."""
 
 
 @choice
 class NormalInit(Init):
-    """Normal weights.
-
-    Args:
-        std: the standard deviation (default: 0.02).
-        truncate_at: truncation in standard deviations (default: none).
-        scale_by_depth: whether maps into the residual are scaled by 1/√(2·depth), as in GPT-2
-            (default: False).
+    """Normal weights, truncated at `truncate_at` standard deviations; with `scale_by_depth`, maps
+    that join the residual are scaled by 1/√(2·depth) (GPT-2).
     """
 
     std: PositiveFloat = 0.02
@@ -27,24 +22,20 @@ class NormalInit(Init):
 @choice
 class XavierInit(Init):
     """Uniform weights by fan-in and fan-out (Glorot and Bengio 2010); embeddings are normal with
-    standard deviation width ** -0.5.
+    width ** -0.5.
     """
 
 
 @choice
 class T5Init(Init):
-    """Normal weights by fan-in, for unscaled attention scores (Raffel et al. 2020).
-
-    Args:
-        factor: the factor of all standard deviations (default: 1).
-    """
+    """Each map by its fan-in, with unscaled attention scores (Raffel et al. 2020)."""
 
     factor: PositiveFloat = 1.0
 
 
 @choice
 class FanInInit(Init):
-    """Normal weights with variance 1 / fan-in, embeddings with variance 1 (Chowdhery et al. 2022,
+    """Each map normal with variance 1 / fan-in, embeddings with variance 1 (Chowdhery et al. 2022,
     arXiv:2204.02311, section 5).
     """
 

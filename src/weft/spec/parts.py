@@ -1,7 +1,6 @@
-"""The interface of a block's parts: parameter shapes, FLOPs and a description.
+"""What a part of a block declares: shapes of parameters, FLOPs, a description.
 
-User-defined parts need not implement it: Weft then builds the part on the meta device and measures
-it.
+A user-defined part need not: its numbers are then measured by building it on the meta device.
 """
 
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from ..support.registry import resolve
 from ..support.value_tree import format_inline
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
-Problem = tuple[str, str]  # the path of a field in the spec, and a message
+Problem = tuple[str, str]  # a path in the spec, and what is wrong there
 
 
 def with_prefix(path: str, rows: Shapes) -> Shapes:
@@ -26,9 +25,7 @@ def linear_shapes(name: str, inputs: int, outputs: int, bias: bool = True) -> Sh
 
 
 def linear_flops(rows: Shapes, count: int, *names: str) -> int:
-    """Return the FLOPs of every matrix among the rows (or of those with these names) for `count`
-    tokens.
-    """
+    """Linear maps of `count` tokens: every matrix among the rows (with these names)."""
     return sum(
         2 * count * prod(shape)
         for name, shape in rows
@@ -37,22 +34,22 @@ def linear_flops(rows: Shapes, count: int, *names: str) -> int:
 
 
 def measured_shapes(part: Any, *arguments: Any) -> Shapes:
-    """Yield the parameter names and shapes of the layer built from `part` and `arguments`; imports
-    torch.
+    """Names and shapes of the parameters of what builds `part` with `arguments`; torch is imported
+    here.
     """
     yield from resolve("weft.nn.layers.measure:parameter_shapes")(part, *arguments)
 
 
 def measured_flops(part: Any, width: int, tokens: int) -> int:
-    """Return the FLOPs of the layer built from `part` for `tokens` vectors of a width; imports
-    torch.
+    """FLOPs of the layer that `part` builds for a width, on `tokens` vectors; torch is imported
+    here.
     """
     counted: int = resolve("weft.nn.layers.measure:forward_flops")(part, width, tokens)
     return counted
 
 
 class Inner:
-    """Base of the function of a residual branch: `Attention` or a `FeedForwardSpec`."""
+    """Base of what a residual branch computes: `Attention` or a `FeedForwardSpec`."""
 
     def shapes(self, width: int) -> Shapes:
         """Yield name and shape of every parameter, as the layer registers them."""
@@ -62,15 +59,15 @@ class Inner:
         """Return the FLOPs of one sequence.
 
         Args:
-            width: the model width D.
-            queries: the number of query tokens.
-            keys: the number of key tokens.
-            side: rows of the image grid; 0 for text.
+            width: of the model.
+            queries: number of tokens.
+            keys: number of tokens that are attended to.
+            side: side of the image grid, 0 for text.
         """
         return measured_flops(self, width, queries)
 
     def activations(self, width: int) -> float:
-        """Return the number of values per token that the backward pass needs."""
+        """Return the numbers per token that the backward pass needs."""
         rows = (shape for _, shape in self.shapes(width) if len(shape) > 1)
         return float(sum(shape[-1] + shape[-2] for shape in rows))
 
@@ -79,5 +76,5 @@ class Inner:
         return format_inline(self)
 
     def check(self, path: str) -> Iterator[Problem]:
-        """Yield the problems of this part."""
+        """Yield what does not fit together in it."""
         return iter(())

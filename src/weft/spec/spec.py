@@ -1,4 +1,4 @@
-"""The `Spec` dataclass, which describes a whole model, and functions that change one."""
+"""A whole model as one value."""
 
 from dataclasses import replace
 from itertools import accumulate
@@ -19,41 +19,18 @@ from .positions import LearnedPositions
 
 @choice
 class SpecialTokens:
-    """Ids of special tokens.
-
-    Args:
-        pad: the padding token (default: none).
-        bos: the token at the start of a sequence (default: none).
-        eos: the token, or tokens, that end generation (default: none).
-        decoder_start: the first input token of a decoder after an encoder (default: none).
-    """
+    """Ids of special tokens."""
 
     pad: NonNegativeInt | None = None
     bos: NonNegativeInt | None = None
     eos: NonNegativeInt | tuple[NonNegativeInt, ...] | None = None
-    decoder_start: NonNegativeInt | None = None
+    decoder_start: NonNegativeInt | None = None  # what the decoder reads first
 
 
 @choice
-class Spec:
-    """A model: source -> encoder and/or decoder -> head. A decoder without an encoder reads
-    `source`; with an encoder it reads `target`.
-
-    The parts are checked at construction; invalid combinations raise ValueError with the path of
-    the field and a fix.
-
-    Args:
-        width: the model width D, the size of every hidden vector.
-        source: the model's input: tokens, image patches or the features of a ResNet.
-        head: the output layer.
-        encoder: the stack that encodes the source (default: none).
-        decoder: the stack that decodes tokens or queries (default: none).
-        target: the decoder's input in an encoder-decoder model (default: none).
-        init: the distribution of the initial weights (default: `NormalInit()`).
-        special_tokens: ids of padding, begin and end tokens (default: none).
-        layer_mix: the layers whose outputs the head reads (default: the last stack's output).
-        context_length: the trained length in tokens, for models without a position table (default:
-            unknown).
+class Spec(SpecWithHead):
+    """source -> encoder and/or decoder -> head; a decoder alone reads the source, else the
+    target.
     """
 
     width: PositiveInt
@@ -64,17 +41,16 @@ class Spec:
     target: Tokens | SharedTokens | ObjectQueries | AnchorQueries | None = None
     init: Init = NormalInit()
     special_tokens: SpecialTokens = SpecialTokens()
-    layer_mix: LayerMix | None = None
-    context_length: PositiveInt | None = None
+    layer_mix: LayerMix | None = None  # what the head reads; None: the last stack's output
+    context_length: PositiveInt | None = (
+        None  # the length it was trained for, where no position table says it
+    )
 
     def __post_init__(self) -> None:
         for path, problem in find_problems(self):
             raise ValueError(f"{path}: {problem}")
 
     def parameter_count(self) -> int:
-        """Return the number of parameters, without building the model."""
-        from .count import parameter_count
-
         return parameter_count(self)
 
     def flops(
@@ -84,109 +60,14 @@ class Spec:
         target: int | None = None,
         visible: float = 1.0,
     ) -> int:
-        """Return the FLOPs of matrix products in one forward pass.
-
-        Args:
-            batch: the number of sequences or images.
-            length: tokens per source sequence (default: the spec's own length).
-            target: tokens per target sequence of an encoder-decoder model (default: `length`).
-            visible: the fraction of the patches that the encoder reads (masked autoencoders).
-        """
-        from .flops import flops
-
         return flops(self, batch, length, target, visible)
 
     def to_json(self) -> str:
-        """Return the spec as JSON; `weft.from_json` is the inverse."""
         return to_json(self)
-
-    @property
-    def head_input_width(self) -> int:
-        """Width of the head's input."""
-        if self.layer_mix is not None and self.layer_mix.combine == "concat":
-            return self.width * len(self.layer_mix.layers)
-        if isinstance(self.encoder, Pyramid):
-            return self.width << len(self.encoder.stages) - 1
-        return self.width
-
-    @property
-    def token_table(self) -> Tokens | None:
-        """The token table of the decoder, or of the encoder in a model without a decoder; None if
-        that stack reads images or queries.
-        """
-        table = self.target if isinstance(self.target, Tokens) else self.source
-        return table if isinstance(table, Tokens) and not self.queries else None
-
-    @property
-    def embedding_dim(self) -> int:
-        """Width of the token table, or of the model if there is no table."""
-        table = self.target if isinstance(self.target, Tokens) else self.source
-        return (table.embedding_dim if isinstance(table, Tokens) else None) or self.width
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of rows of the token table."""
-        table = self.target if isinstance(self.target, Tokens) else self.source
-        assert isinstance(table, Tokens)
-        return table.vocab_size
-
-    @property
-    def queries(self) -> int:
-        """Number of object queries; 0 if the decoder reads tokens."""
-        return self.target.count if isinstance(self.target, ObjectQueries | AnchorQueries) else 0
-
-    @property
-    def extra_tokens(self) -> int:
-        """Number of tokens in front of the patches."""
-        return len(self.source.extra_tokens) if isinstance(self.source, Patches) else 0
-
-    @property
-    def grid_cells(self) -> int:
-        """Number of patches per image; 0 for other inputs."""
-        s = self.source
-        return (s.image_size // s.patch_size) ** 2 if isinstance(s, Patches) else 0
-
-    @property
-    def patch_pixels(self) -> int:
-        """Number of values per patch; 0 for other inputs."""
-        return (
-            self.source.channels * self.source.patch_size**2
-            if isinstance(self.source, Patches)
-            else 0
-        )
-
-
-Blocks = tuple[Block | ParallelBlock, ...]
-
-
-class PlacedBlock(NamedTuple):
-    """A block with its path, width and stack."""
-
-    path: str
-    width: int
-    block: Block | ParallelBlock
-    place: Literal["encoder", "decoder", "head"]
-    stage: int | None = None  # the index of the stage in a Pyramid
-
-
-def iterate_blocks(spec: Spec) -> Iterator[PlacedBlock]:
-    """Yield every block of a model, stack by stack."""
-    if isinstance(spec.encoder, Pyramid):
-        for s, stage in enumerate(spec.encoder.stages):
-            for i, block in enumerate(stage):
-                yield PlacedBlock(f"encoder.stages.{s}.{i}", spec.width << s, block, "encoder", s)
-    elif spec.encoder is not None:
-        for i, block in enumerate(spec.encoder.blocks):
-            yield PlacedBlock(f"encoder.blocks.{i}", spec.width, block, "encoder")
-    for i, block in enumerate(spec.decoder.blocks if spec.decoder is not None else ()):
-        yield PlacedBlock(f"decoder.blocks.{i}", spec.width, block, "decoder")
-    if isinstance(spec.head, PixelDecoder):
-        for i, block in enumerate(spec.head.stack.blocks):
-            yield PlacedBlock(f"head.stack.blocks.{i}", spec.head.width, block, "head")
 
 
 def with_dropout(model: Spec, probability: float) -> Spec:
-    """Return the spec with every dropout probability replaced; `drop_path` is unchanged.
+    """Return the spec with every dropout probability replaced; `drop_path` is not changed.
 
     Args:
         model: the spec to change.
@@ -206,8 +87,8 @@ def with_dropout(model: Spec, probability: float) -> Spec:
 
 
 def with_drop_path(model: Spec, rate: float) -> Spec:
-    """Return the spec with stochastic depth on every branch; the rate increases linearly from 0 in
-    the first block to `rate` in the last.
+    """Return the spec with stochastic depth on every branch, from 0 in the first block linearly to
+    `rate` in the last.
 
     Args:
         model: the spec to change.
@@ -229,17 +110,16 @@ def with_drop_path(model: Spec, rate: float) -> Spec:
 
 
 def with_image_size(model: Spec, size: int) -> Spec:
-    """Return the spec for another image size with the same patch size. Loading weights into it
-    interpolates their position grid (Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.2).
+    """Return the spec for images of another size: more or fewer patches of the same size. Weights
+    are loaded into it with their grid of positions stretched (Dosovitskiy et al. 2020,
+    arXiv:2010.11929, section 3.2).
 
     Args:
         model: the spec of an image model.
         size: rows and columns of an image in pixels.
     """
     if not isinstance(model.source, Patches):
-        raise ValueError(
-            "with_image_size: the source has no patches and accepts any image size; keep the spec"
-        )
+        raise ValueError("with_image_size: the model has no patches; images of any size fit")
     source = replace(model.source, image_size=size)
     if isinstance(source.positions, LearnedPositions):
         cells = (size // source.patch_size) ** 2 + len(source.extra_tokens)
@@ -251,7 +131,7 @@ Blocks = tuple[Block | ParallelBlock, ...]
 
 
 def skip_deeper(blocks: Blocks, rate: float) -> Blocks:
-    """Return the blocks with a drop-path rate that increases linearly to `rate`."""
+    """The blocks, with the drop path of every branch."""
 
     def skipped(block: Block | ParallelBlock, rate: float) -> Block | ParallelBlock:
         attention = replace(block.attention, drop_path=rate)
@@ -267,9 +147,7 @@ def skip_deeper(blocks: Blocks, rate: float) -> Blocks:
 
 
 def with_label_names(spec: Spec, labels: tuple[str, ...] | list[str] | None) -> Spec:
-    """Return the spec with these label names, unless its head already has names or another number
-    of labels.
-    """
+    """Return the spec with these label names, if its head has none yet."""
     if (
         labels is None
         or getattr(spec.head, "labels", ()) is not None
@@ -280,8 +158,8 @@ def with_label_names(spec: Spec, labels: tuple[str, ...] | list[str] | None) -> 
 
 
 def max_row_length(spec: Spec) -> int | None:
-    """Return the longest row that the position tables and attention patterns allow; None if
-    unlimited.
+    """Return the longest row that learned positions and Linformer's projections allow; None without
+    either.
     """
     tables = [
         t.positions for t in (spec.source, spec.target) if isinstance(t, Tokens | SharedTokens)

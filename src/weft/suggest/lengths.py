@@ -1,4 +1,4 @@
-"""Row lengths in tokens, counted with a tokenizer or estimated from words."""
+"""Lengths of rows in tokens, counted with a tokenizer or estimated from words."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -13,24 +13,24 @@ from ..data.tokenizing.tokenizer import Tokenizer
 from ..recipe.data.formats import SourceRow
 from .suggestion import rounded_up
 
-LONGEST = 512  # maximum tokens per row
-WINDOW = 384  # tokens per window of a context
-COVERED = 0.99  # fraction of rows that fit without truncation
-PIECES_PER_WORD = 1.4  # approximate subwords per word
-SAMPLED_ROWS = 50_000  # rows to tokenise for the estimate
+LONGEST = 512  # tokens of a row
+WINDOW = 384  # tokens of a window of a context
+COVERED = 0.99  # the fraction of rows that fit whole
+PIECES_PER_WORD = 1.4  # of subwords, about
+SAMPLED_ROWS = 50_000  # whose tokens are counted
 SAMPLED_QUESTIONS = 2000
 
 
 def spread(items: Sequence[SourceRow], count: int) -> Sequence[SourceRow]:
-    """Return about `count` items at equal distances."""
+    """Return about so many rows, at equal distances."""
     return items[:: max(1, len(items) // count)]
 
 
 def row_length(
     items: Sequence[SourceRow], row: R.RowSchema, tokenizer: Tokenizer, max_length: int
 ) -> int:
-    """Return the length that almost all rows fit into; for tagged words, all rows, since tags must
-    not be cut off.
+    """Return the length that almost all rows fit into; of tagged words all, since a tag must not be
+    cut off.
     """
     tagged = isinstance(row, R.TaggedWords)
     some = list(items if tagged else spread(items, SAMPLED_ROWS))
@@ -43,7 +43,7 @@ def row_length(
 
 
 def tokens_per_row(column: tuple[Any, ...]) -> Any:
-    """Return the tokens per row of an encoded column; for lists of lists, the longest item's."""
+    """Return how many tokens each row of an encoded column has; of lists of lists, the longest."""
     _, ends, *outer = column
     lengths = np.diff(ends, prepend=0)
     if not outer:
@@ -55,12 +55,12 @@ def tokens_per_row(column: tuple[Any, ...]) -> Any:
 def question_rows(
     items: Sequence[SourceRow], tokenizer: Tokenizer, max_length: int, is_given: bool
 ) -> tuple[R.ContextQuestions, int]:
-    """Return the window length and the approximate number of windows.
+    """Return the windows of contexts, and about how many there are.
 
     Args:
         items: questions with their contexts.
-        tokenizer: the tokenizer of the model.
-        most: the maximum length of a window.
+        tokenizer: of the model.
+        max_length: the largest length of a window.
         is_given: whether windows have exactly this length.
     """
     some = [item.fields for item in spread(items, SAMPLED_QUESTIONS)]
@@ -79,8 +79,8 @@ def round_up_to_8(length: Any, max_length: int) -> int:
     return min(max_length, max(16, 8 * -(-ceil(float(length)) // 8)))
 
 
-def estimated_length(words: Sequence[int], most: int | None = None) -> int:
-    """Return an estimate of the tokens that almost all rows with these word counts fit into."""
+def estimated_length(words: Sequence[int], max_length: int | None = None) -> int:
+    """Return the number of tokens that almost all rows of so many words fit into."""
     ordered = sorted(words)
     usual = ordered[min(len(ordered) - 1, int(COVERED * len(ordered)))]
     return rounded_up(PIECES_PER_WORD * usual + 2, 16, max_length or LONGEST)

@@ -1,7 +1,6 @@
-"""Durable writes: a file is complete and on disk, or absent.
-
-Uses plain `os` calls, so that tests can simulate a failing disk; no other module renames or syncs.
-In object storage one request writes one object, which is complete or absent without a rename."""
+"""Durable writes: a file is complete and on disk, or absent. Plain `os` calls, so that a test can
+simulate another disk; no other module renames or syncs. In object storage one request writes one
+object: it is complete or absent too, and needs no renaming."""
 
 import errno
 import json
@@ -17,12 +16,12 @@ from typing import Any
 from .addresses import Location, ObjectPath
 from .values import SEAL, UNSEALED
 
-CHUNK = 1 << 22  # bytes, hashed while still in the processor's cache
+CHUNK = 1 << 22  # hashed while it is still in the processor's cache
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its parents and sync their names to disk; other ranks may create some of
-    them concurrently."""
+    """Create a folder and its parents, of which another rank may create some; their names are on
+    disk afterwards."""
     if not path.is_dir():
         if path.parent != path:
             make_folder(path.parent)
@@ -35,15 +34,15 @@ def make_folder(path: Path) -> None:
 
 
 def write_file(path: Path, content: bytes) -> str:
-    """Write a new file, sync it to disk and return its SHA-256."""
+    """Write a new file and return its SHA-256; it is on disk when this returns."""
     digest = sha256()
     remaining = memoryview(content)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        while view:
-            written = os.write(file, view[:CHUNK])  # may write less than requested
-            digest.update(view[:written])
-            view = view[written:]
+        while remaining:
+            written = os.write(file, remaining[:CHUNK])  # may be less than requested
+            digest.update(remaining[:written])
+            remaining = remaining[written:]
         os.fsync(file)
     finally:
         os.close(file)
@@ -51,8 +50,8 @@ def write_file(path: Path, content: bytes) -> str:
 
 
 def wait_until(condition: Callable[[], bool], timeout: float, poll: float = 0.1) -> bool:
-    """Wait for a condition that another process fulfils, checked every `poll` seconds; return False
-    after `timeout` seconds."""
+    """Wait for what another process writes, with `poll` seconds between two looks; return False
+    after `timeout` seconds without it."""
     end = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > end:
@@ -71,7 +70,7 @@ def sync_path(path: Path) -> None:
     try:
         sync_handle(handle)
     except OSError as error:
-        # Some network file systems sync the names of a folder themselves and raise this error
+        # some network file systems sync the names of a folder by themselves, and raise this error
         if error.errno != errno.EINVAL or not path.is_dir():
             raise
     finally:
@@ -84,7 +83,7 @@ def sync_handle(handle: int) -> None:
 
 
 def rename(path: Path, to: Path) -> None:
-    """Rename a file atomically, replacing an existing one, and sync the rename."""
+    """Rename a file atomically, replacing an existing one; it is on disk afterwards."""
     os.rename(path, to)
     sync_path(to.parent)
 
@@ -98,17 +97,17 @@ def remove(path: Path) -> None:
         os.unlink(path)
 
 
-STALE_AFTER_SECONDS = 86_400  # seconds; no live process owns an older temporary file
+STALE_AFTER_SECONDS = 86_400  # seconds; an older temporary file belongs to nobody who lives
 
 
 @contextmanager
 def named_os_errors(path: Path) -> Iterator[None]:
-    """Add the file name to disk errors; a full-disk error lacks it."""
+    """Add the name of the file to errors of the disk; a full disk does not name it."""
     try:
         yield
     except OSError as error:
         room = (
-            "; free some space and run the command again"
+            "; free some space and run it again"
             if error.errno in (errno.ENOSPC, errno.EDQUOT)
             else ""
         )
@@ -116,7 +115,7 @@ def named_os_errors(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Location, content: bytes) -> None:
-    """Write a file atomically: it is complete on disk under its name, or unchanged."""
+    """Write a file atomically: all of it is on disk under its name, or nothing."""
     if isinstance(path, ObjectPath):
         path.write_bytes(content)
         return
@@ -131,19 +130,19 @@ def write_atomically(path: Location, content: bytes) -> None:
 
 
 def temporary_path(path: Path) -> Path:
-    """Return a temporary name next to a file, unique across machines that share a folder."""
+    """Return a temporary name next to a file; two machines may share a folder and a process id."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
 def write_if_changed(path: Location, content: bytes) -> None:
-    """Write a file unless its content is the same, since a finished folder may be read-only."""
+    """Write a file unless it already has this content, since a finished folder may be read-only."""
     if not path.exists() or path.read_bytes() != content:
         write_atomically(path, content)
 
 
 def is_stale_temporary(path: Location) -> bool:
-    """Return whether a temporary file is old enough to be abandoned; a younger one may be in use by
-    another process."""
+    """Return whether a temporary file is old enough to be abandoned; another process may be writing
+    a younger one."""
     try:
         return isinstance(path, Path) and time.time() - path.stat().st_mtime > STALE_AFTER_SECONDS
     except FileNotFoundError:
@@ -151,7 +150,7 @@ def is_stale_temporary(path: Location) -> bool:
 
 
 def publish(temporary: Path, path: Location) -> None:
-    """Sync a file that another library wrote, then rename it into place or move it to object
+    """Sync a file that another library wrote, then rename it into place, or move it to object
     storage."""
     if isinstance(path, ObjectPath):
         path.upload(temporary)
@@ -171,7 +170,7 @@ def read_range(path: Location, start: int, stop: int) -> bytes:
 
 
 class DamagedFile(ValueError):
-    """A file whose content changed since it was written."""
+    """A file is not as it was written."""
 
 
 def digest_plain(*parts: Any) -> str:
@@ -180,15 +179,15 @@ def digest_plain(*parts: Any) -> str:
 
 
 def seal_json(content: dict[str, Any]) -> bytes:
-    """Return JSON that ends with the SHA-256 of its other bytes, so that `unseal_json` detects any
-    change."""
+    """Return JSON that ends with the SHA-256 of its other bytes, so that `unseal_json` notices a
+    changed bit."""
     text = json.dumps(content | {"seal": UNSEALED}, indent=1)
     before, _, after = text.rpartition(UNSEALED)
     return (before + sha256(text.encode()).hexdigest() + after).encode()
 
 
 def unseal_json(text: str) -> dict[str, Any]:
-    """Return the content that `seal_json` wrote; raise ValueError if a byte has changed."""
+    """Return what `seal_json` wrote; ValueError if a byte has changed."""
     content = json.loads(text)
     generated = SEAL.search(text)
     if (

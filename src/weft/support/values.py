@@ -1,5 +1,5 @@
-"""Plain values: frozen, validated at construction, compared and hashed by content, with JSON
-conversion.
+"""Plain values: frozen, validated at construction, compared and hashed by content, to JSON and
+back.
 """
 
 import json
@@ -26,17 +26,8 @@ def to_plain(thing: Any) -> Any:
 
 
 def from_plain(plain: Any, path: str = "") -> Any:
-    """Rebuild a value from the output of `to_plain`; errors name the path. Never imports from JSON.
-
-    Args:
-        plain: the plain value.
-        path: the path of the value, for errors (default: "", the root).
-
-    Returns:
-        The value.
-
-    Raises:
-        ValueError: for an unknown kind or invalid fields.
+    """Rebuild the value that `to_plain` wrote; an error names its path. Nothing is ever imported
+    from JSON.
     """
     if isinstance(plain, list):
         return tuple(from_plain(item, f"{path}.{i}".lstrip(".")) for i, item in enumerate(plain))
@@ -48,8 +39,7 @@ def from_plain(plain: Any, path: str = "") -> Any:
         near = closest_name(str(kind), CHOICES)
         suggestion = f"did you mean {near!r}?" if near else "import the file that registers it"
         raise ValueError(
-            f"{where}unknown choice {kind!r}; {near_name}If it is user code, import its file "
-            "first; at the command line, give --code FILE"
+            f"{where}unknown choice {kind!r}; {suggestion} (at the command line: --code FILE)"
         )
     parts = {
         name: from_plain(part, f"{path}.{name}".lstrip("."))
@@ -89,15 +79,8 @@ def iterate_leaves(thing: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def flatten_plain(plain: Any, path: str = "") -> dict[str, Any]:
-    """Return the output of `to_plain` by dotted paths: every field, and the kind of every value."""
-    parts = (
-        plain.items()
-        if isinstance(plain, dict)
-        else enumerate(plain)
-        if isinstance(plain, list)
-        else None
-    )
-    if parts is None:
+    """Return what `to_plain` wrote, by dotted paths: every field, and the kind of every value."""
+    if not isinstance(plain, dict | list):
         return {path: plain}
     parts = plain.items() if isinstance(plain, dict) else enumerate(plain)
     return {
@@ -108,8 +91,8 @@ def flatten_plain(plain: Any, path: str = "") -> dict[str, Any]:
 
 
 def differing_fields(*values: Any, path: str = "") -> dict[str, tuple[Any, ...]]:
-    """Return the differences between values: the outermost part of another kind, or a plain field;
-    `*` stands for all items of a tuple if all differ alike.
+    """Return where values differ: the outermost part that is of another kind, or a plain field; `*`
+    stands for every item of a tuple, where all differ alike.
     """
     first = values[0]
     same_kind = all(type(value) is type(first) for value in values)
@@ -133,7 +116,7 @@ def differing_fields(*values: Any, path: str = "") -> dict[str, tuple[Any, ...]]
 
 
 class UnknownPath(ValueError):
-    """Raised for a path that a value does not have."""
+    """A path that a value does not have."""
 
 
 def get_path(thing: Any, path: str) -> Any:
@@ -141,14 +124,11 @@ def get_path(thing: Any, path: str) -> Any:
 
     Args:
         thing: a value, such as a spec or a recipe.
-        path: field names and item numbers, such as "encoder.blocks.0.attention.inner.heads";
-            `length` is the length of a tuple.
-
-    Returns:
-        The part: a value, a tuple or a plain field.
+        path: names of fields and numbers of items, such as
+            "encoder.blocks.0.attention.inner.heads"; `length` counts a tuple.
 
     Raises:
-        UnknownPath: a ValueError that suggests the closest path.
+        UnknownPath: a ValueError that names the path which was probably meant.
     """
     part = thing
     for name in path.split(".") if path else ():
@@ -167,16 +147,13 @@ def replace_path(thing: Any, path: str, new: Any) -> Any:
 
     Args:
         thing: a value, such as a spec or a recipe.
-        path: field names and item numbers; `*` is every item of a tuple, as in
+        path: names of fields and numbers of items; `*` is every item of a tuple, as in
             "encoder.blocks.*.attention.dropout".
-        new: the new part; the whole copy is validated.
-
-    Returns:
-        The validated copy.
+        new: what stands there in the copy, which is validated as a whole.
 
     Raises:
-        UnknownPath: a ValueError that suggests the closest path.
-        ValueError: if `new` is invalid at this path.
+        UnknownPath: a ValueError that names the path which was probably meant.
+        ValueError: if `new` does not fit there.
     """
     if not path:
         return new
@@ -205,7 +182,7 @@ def _replaced(thing: Any, names: Sequence[str], new: Any) -> Any:
 
 
 def describe_unknown(thing: Any, path: str) -> str:
-    """Return the first unknown name of a path, with the closest path."""
+    """Return where a path leaves a value, and the nearest path that it has."""
     part = thing
     before = ""
     for name in path.split("."):
@@ -218,11 +195,11 @@ def describe_unknown(thing: Any, path: str) -> str:
             break
         before = f"{before}.{name}".lstrip(".")
     else:
-        return f"{path}: give a number in place of *"
+        return f"{path}: give a number for *, to get one part"
     if isinstance(part, tuple):
         return (
-            f"{before} has no item {name!r}; it has {len(part)} items, numbered from 0; * selects "
-            "all of them"
+            f"{before} has no item {name!r}; it has {len(part)}, numbered from 0, and * is all "
+            "of them"
         )
     where = f"{before} ({type(part).__name__})" if before else type(part).__name__
     near = nearest_path(thing, path)
@@ -242,8 +219,8 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def nearest_path(thing: Any, path: str) -> str | None:
-    """Return the shortest path of a value that contains all names of `path` in order: for
-    "attention.rope" that is "encoder.blocks.*.attention.inner.rope".
+    """Return the shortest path of a value that has all names of `path` in their order, and perhaps
+    others between: for "attention.rope" that is "encoder.blocks.*.attention.inner.rope".
     """
     places = list(dict.fromkeys(_places(thing)))
     path_names = path.split(".")
@@ -256,8 +233,8 @@ def nearest_path(thing: Any, path: str) -> str | None:
 
 
 def _places(thing: Any) -> Iterator[tuple[str, ...]]:
-    """Yield the path of every part of a value, with `*` for item numbers; equal items are visited
-    once.
+    """Yield the path of every part of a value, with `*` for the number of an item; equal items are
+    visited once.
     """
     parts = (
         [("*", item) for item in dict.fromkeys(thing)]
@@ -270,8 +247,8 @@ def _places(thing: Any) -> Iterator[tuple[str, ...]]:
 
 
 def _insert_names(place: tuple[str, ...], wanted: Sequence[str]) -> str | None:
-    """Return the place with the given item numbers if it ends with the last name and has all others
-    in order, else None.
+    """Return the place with the numbers that were wanted, if it ends with the last wanted name and
+    has all others in order.
     """
     left = list(wanted)
     names = []
@@ -281,7 +258,7 @@ def _insert_names(place: tuple[str, ...], wanted: Sequence[str]) -> str | None:
     return None if left or place[-1] not in (wanted[-1], "*") else ".".join(names)
 
 
-# Larger results are not computed, since products would overflow float64
+# beyond that nothing is counted, and products would leave float64's range
 PositiveInt = Annotated[int, Field(gt=0, lt=1 << 48)]
 NonNegativeInt = Annotated[int, Field(ge=0, lt=1 << 48)]
 Probability = Annotated[float, Field(ge=0, lt=1)]

@@ -52,9 +52,8 @@ class DetectionPreprocess(Preprocess):
         self.terms = tuple(loss_weights(task, context.spec))
 
     def read_samples(self, store: Store, length: int, include_partial: bool) -> Any:
-        queries = (
-            None if include_partial else self.queries
-        )  # training only: more objects than queries cannot be matched
+        # training only: more objects than queries cannot be matched
+        queries = None if include_partial else self.queries
         transforms = R.transforms_for(self.task, include_partial)
         return BoxSamples(store, self.classes, transforms, queries)
 

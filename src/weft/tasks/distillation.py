@@ -103,9 +103,8 @@ def check_teacher(context: TaskContext) -> None:
         )
     theirs = tuple(getattr(teacher.head, "labels", None) or ())
     ours = context.data.labels or ()
-    if set(theirs) == set(ours) and theirs != tuple(
-        ours
-    ):  # different names may denote the same classes
+    # different names may denote the same classes
+    if set(theirs) == set(ours) and theirs != tuple(ours):
         raise ValueError(
             f"the teacher's classes are in a different order ({', '.join(theirs[:4])}, …) from "
             f"the data ({', '.join(ours[:4])}, …); "
@@ -123,9 +122,8 @@ class DistillationLoss(Loss):
             task, context, {"label": 1 - task.teacher_weight, "teacher": task.teacher_weight}
         )
         assert context.teacher is not None
-        self.teacher = (
-            context.teacher.eval(),
-        )  # in a tuple, so that it is neither trained nor saved
+        # in a tuple, so that it is neither trained nor saved
+        self.teacher = (context.teacher.eval(),)
         self.hard = task.hard_labels
         self.temperature = task.temperature
         self.smoothing = task.label_smoothing

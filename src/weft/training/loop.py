@@ -1,4 +1,4 @@
-"""The training loop: a generator of steps. A step is a pure function of the previous state and its
+"""The loop: a generator of steps. A step is a pure function of the state before it and its
 number.
 """
 
@@ -29,16 +29,16 @@ from .trainable import set_train_mode
 
 class Trainer:
     """The state of training (model and loss, optimiser, average, counters) and the step that
-    updates it.
+    changes it.
 
     Args:
         loss: the task's module.
-        module: the module that is called, as returned by `place_on_ranks`.
-        optimiser: optimiser of the parameters of the loss.
-        average: the weight copy that each step updates, or None.
-        loader: returns the batches for a row length.
-        ranks: the ranks, including this process.
-        options: options of every step.
+        module: the same on all ranks, as `place_on_ranks` returns it.
+        optimiser: over the parameters of the loss.
+        average: the copy of the weights that each step updates, if any.
+        loader: opens the batches of rows of a length.
+        ranks: of this process.
+        options: of each step.
     """
 
     split_rows: SplitRows = staticmethod(split_by_rank)  # what a rank reads of a step
@@ -66,7 +66,7 @@ class Trainer:
         self.step = 0
         self.position = 0
         self.tokens = 0
-        self.last_validated_step = 0  # the last step with a validation
+        self.last_validated_step = 0  # the last step at which the validation was done
         self.stop_requested = False  # set by a signal; all ranks stop at the same step
 
     def __iter__(self) -> Iterator[TrainStep]:
@@ -77,7 +77,7 @@ class Trainer:
             if length != self.schedule.row_length(self.step):
                 length = self.schedule.row_length(self.step)
                 if self.step and length != self.schedule.row_length(self.step - 1):
-                    self.position = 0  # each phase of the length schedule has its own sample order
+                    self.position = 0  # a new phase orders its own samples
                 works = self.loader(length).from_position(self.position)
             assert works is not None
             begin = time.perf_counter()
@@ -87,7 +87,7 @@ class Trainer:
             if event is None:
                 return
             yield event._replace(data_seconds=waited)
-            self.guard.check_budget()  # after the step is logged
+            self.guard.check_budget()  # once the step is logged
 
     def train_step(self, work: RankBatch, begin: float) -> TrainStep | None:
         terms = list(self.loss.weights)
@@ -146,8 +146,8 @@ class Trainer:
         )
 
     def largest_weight(self) -> float:
-        """Return the largest absolute weight (with sharded weights, the sum over ranks); non-finite
-        if any weight is.
+        """Return the largest absolute weight, of sharded weights the sum of each rank's: not finite
+        if any weight is not.
         """
         parts = [local_tensor(p.detach()) for p in self.optimiser.parameters.values()]
         largest = torch.nn.utils.get_total_norm([part for part in parts if part.numel()], torch.inf)
@@ -160,15 +160,17 @@ class Trainer:
         self.module = self.loss
 
     def time_one_step(self) -> tuple[float, int]:
-        """Return the seconds and tokens of the next step, measured without changing the state."""
+        """Return the seconds and tokens of the next step, measured without an update; the state
+        does not change.
+        """
         work = next(self.loader(self.schedule.row_length(self.step)).from_position(self.position))
         counts = dict.fromkeys(self.loss.weights, 1.0)
         seconds = float("inf")
-        # A finished run must keep its counters
+        # A run that is at its end already must keep its numbers
         with torch.random.fork_rng(devices=[]):
-            for _ in range(2):  # the first pass warms up caches
+            for _ in range(2):  # the first pass also fills caches
                 begin = time.perf_counter()
-                # Read the values, since a device may run asynchronously
+                # The numbers themselves: a device may run ahead
                 self.backward(work, counts).tolist()
                 self.optimiser.zero_grad()
                 seconds = min(seconds, time.perf_counter() - begin)
@@ -197,33 +199,6 @@ class Trainer:
                 load = [load_E.to(total.dtype) * weight for load_E in self.loss.expert_load]
         return torch.cat([total, *load])
 
-    def exact_backward(self, work: RankBatch, counts: dict[str, float]) -> Tensor:
-        """Compute the gradients of the whole step in the order of a tree that does not depend on
-        the number of ranks; return the sums of the loss terms and the experts' load, over all
-        ranks.
-        """
-        parameters = list(self.optimiser.parameters.values())
-        tree = TreeSum()
-        for i, batch in enumerate(work.batches if work.weight else ()):
-            self.loss.expert_load = []
-            total = self.backward_batch(i, batch, counts, 1.0)
-            load = [load_E.to(total.dtype) for load_E in self.loss.expert_load]
-            gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-            tree.add([torch.cat([total, *load]), *gradients])
-            self.optimiser.zero_grad()
-        sums = tree.total()
-        if self.ranks.world > 1:
-            layers = (m for m in self.loss.modules() if isinstance(m, MixtureOfExpertsLayer))
-            numbers = len(self.loss.weights) + sum(layer.s.experts for layer in layers)
-            total = torch.empty(numbers, dtype=self.sum_dtype, device=self.ranks.device)
-            leaves = -(-len(work.step.rows) // (self.options.micro_batch_size or 1))
-            sums = sum_over_ranks(sums, [total, *parameters], leaves)
-        assert sums is not None
-        self.seed(0)  # gives a rank without micro-batches the random state of the others
-        for parameter, gradient in zip(parameters, sums[1:], strict=True):
-            parameter.grad = gradient
-        return sums[0]
-
     def backward_batch(
         self, number: int, batch: Batch, counts: dict[str, float], scale: float
     ) -> Tensor:
@@ -241,12 +216,12 @@ class Trainer:
 
     @property
     def sum_dtype(self) -> torch.dtype:
-        """The dtype in which losses are summed; Metal has no float64."""
+        """The type in which losses are summed: Metal has no float64."""
         return torch.float32 if self.ranks.device.type == "mps" else torch.float64
 
     def weighted_batches(self, work: RankBatch) -> list[tuple[Batch, float]]:
-        """Return this rank's micro-batches and their weights. Ranks with sharded weights must run
-        the same number: a rank with fewer repeats its last one with weight 0.
+        """Return this rank's micro-batches and their weights. Ranks that gather weights from each
+        other run equally many: one with fewer rows repeats its last, with weight 0.
         """
         batches = [(batch, work.weight) for batch in work.batches]
         if self.ranks.splits_weights and (micro := self.options.micro_batch_size) is not None:
@@ -255,9 +230,9 @@ class Trainer:
         return batches
 
     def seed(self, micro_batch: int) -> None:
-        """Seed a micro-batch. All micro-batches of a step have the same seed, since random numbers
-        also depend on the sample (`nn.kernels.keyed_random`). Fused kernels of an accelerator
-        cannot do so and get a seed per rank and micro-batch.
+        """Seed a micro-batch. All of a step have the same seed, since random numbers also depend on
+        the sample (`kernels.keyed_random`). Fused kernels of an accelerator cannot do so and get a
+        seed per rank and micro-batch.
         """
         torch.manual_seed(hash_to_int(self.options.seed, self.step))
         if self.ranks.device.type != "cpu":
@@ -267,7 +242,7 @@ class Trainer:
 
     @property
     def fused_dropout(self) -> bool:
-        """Whether attention dropout runs in an accelerator's fused kernel, whose random numbers
+        """Whether attention dropout is that of an accelerator's fused kernel, whose random numbers
         depend on rows instead of samples.
         """
         return self.ranks.device.type != "cpu" and any(
@@ -275,15 +250,16 @@ class Trainer:
         )
 
     def notes(self) -> list[str]:
-        """Return notes on device-dependent behaviour."""
+        """Return notes on what depends on the device."""
         if not self.fused_dropout:
             return []
         return [
-            "attention dropout uses the fused kernel: it depends on micro-batches and ranks, "
+            "attention dropout is that of the fused kernel: it depends on the micro-batches and "
+            "ranks, "
             "unlike all other dropout"
         ]
 
-    # Checkpoint state
+    # What a checkpoint holds
 
     def state(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
         groups = {
@@ -301,8 +277,8 @@ class Trainer:
         return groups, facts | (self.average.facts() if self.average else {})
 
     def restore(self, groups: SavedGroups, facts: dict[str, Any]) -> None:
-        """Restore the state of a checkpoint: each rank reads its local parts of the tensors, from
-        any number of writers.
+        """Take the state of a checkpoint: each rank reads its own parts of the tensors, whoever
+        wrote them.
         """
         load_weights(self.loss, groups["model"])
         self.optimiser.restore(groups.get("optimiser", {}))

@@ -99,7 +99,8 @@ def test_a_padded_crop_refuses_an_image_of_which_evaluation_would_see_more(
     sides: tuple[int, int],
 ) -> None:
     words = (
-        rf"RandomCrop\(size=32, padding=4\) needs images of 32 × 32 pixels, not {sides[0]} × {sides[1]}; "
+        rf"RandomCrop\(size=32, padding=4\) needs images of 32 × 32 pixels, not {sides[0]} × "
+        rf"{sides[1]}; "
         r"put Resize\(size=\(32, 32\)\) before it, or use padding=0"
     )
     with pytest.raises(ValueError, match=words):

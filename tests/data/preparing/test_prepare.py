@@ -331,7 +331,8 @@ def test_a_changed_source_is_noticed(tmp_path: Path) -> None:
     held = contents(first)
     with pytest.raises(
         ValueError,
-        match=r"out.* contains prepared data of other files or settings.*; give another directory, or "
+        match=r"out.* contains prepared data of other files or settings.*; give another directory, "
+        r"or "
         r"overwrite it",
     ):
         prepare(data, tmp_path / "out", workers=1)
@@ -371,7 +372,8 @@ def test_a_folder_with_files_of_others_is_refused_and_nothing_in_it_changes(tmp_
         root = tmp_path / "theirs" / name.replace("/", "-")
         with pytest.raises(
             ValueError,
-            match=r"contains files that weft prepare did not write \(.*\); give a new or empty directory",
+            match=r"contains files that weft prepare did not write \(.*\); give a new or empty "
+            r"directory",
         ):
             prepare(data, root, workers=1, overwrite=True)
         assert list(contents(root)) == [name]

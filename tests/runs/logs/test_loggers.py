@@ -223,7 +223,8 @@ def test_a_logger_of_ones_own_that_fails_is_one_warning_and_no_other_bit(
         IMPLEMENTATIONS.pop(Fragile)
     assert calls == [1, 2]
     assert [line for line in lines if "Fragile" in line] == [
-        "Fragile failed and receives no more lines of this run (no route to host); log.jsonl is complete, "
+        "Fragile failed and receives no more lines of this run (no route to host); log.jsonl is "
+        "complete, "
         "and training continues"
     ]
     weights = [Path(run, "model", "model.safetensors").read_bytes() for run in ("plain", "logged")]

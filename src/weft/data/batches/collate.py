@@ -1,10 +1,8 @@
-"""Collation of samples into batches: rows of different length are padded in one array, or several
-samples share a row.
+"""From samples to a batch: rows of different length in one array, padded, or several in one row.
 
-A batch marks padding in one of two fields per stream: `<stream>_document_ids`, the documents of a
-row as 1, 2, 3, … with 0 at padding, if rows contain several; else `<stream>_attention_mask`, False
-at padding, if there is any. `attention_mask` reads both.
-"""
+A batch says what is padding in one of two fields per stream: `<stream>_document_ids`, the documents
+of a row as 1, 2, 3, … with 0 at padding, where rows hold several; else `<stream>_attention_mask`,
+False at padding, where there is any. `attention_mask` reads both."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -17,13 +15,10 @@ from .batching import SampleIndex
 from .mixture import locate_sample
 from .samples import Samples
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-SAMPLES = "samples"  # the field of a batch with each row's sample, by which dropout is keyed
-IGNORE_INDEX = -100  # the label of tokens without a prediction, PyTorch's default ignore_index
+SAMPLES = "samples"  # the field of a batch that says which sample a row is: dropout is keyed by it
+IGNORE_INDEX = -100  # the label where nothing is asked; as in layers.loss, which needs torch
 ArrayRow = dict[str, np.ndarray]
-RaggedFields = dict[str, tuple[str, int]]  # ragged field -> its stream and padding value
+RaggedFields = dict[str, tuple[str, int]]  # ragged field -> its stream and what pads it
 
 
 class RowBuilder(Protocol):
@@ -44,7 +39,7 @@ def build_batch(
     draws: SampleGenerators,
     packed: int | None = None,
 ) -> ArrayRow:
-    """Return the batch of these groups of samples, one row per group."""
+    """The batch of these groups of samples: a group a row."""
     rows = [[build_row(samples, preprocess, pick, draws) for pick in group] for group in groups]
     if packed is None:
         return collate([row for (row,) in rows], preprocess.fields) | {
@@ -55,16 +50,15 @@ def build_batch(
 
 
 def sample_number(pick: SampleIndex) -> int:
-    """Return a number for a sample in an epoch, below 2 ** 56."""
+    """One whole number for a sample in an epoch, below 2 ** 56."""
     return (int(pick.epoch) & 0xFFFF) << 40 | int(pick.index)
 
 
 def number_documents(
     groups: Sequence[Sequence[SampleIndex]], rows: list[list[ArrayRow]], fields: RaggedFields
 ) -> np.ndarray:
-    """Return the sample of each document of a packed row, and the document's index in its sample,
-    (row, document); column 0 is padding.
-    """
+    """(row, document): the sample of each document of a packed row, and which of the sample's
+    documents it is; column 0 is padding."""
     lines = [
         [
             0,
@@ -100,9 +94,8 @@ def build_row(
 
 
 def collate(rows: list[ArrayRow], fields: RaggedFields) -> ArrayRow:
-    """Return one row per sample, padded to the longest; a stream has a mask only if part of it is
-    padded.
-    """
+    """A row per sample, padded to the longest; a stream has a mask only where something of it is
+    padded."""
     batch, bounds = lay_out_rows([[row] for row in rows], fields)
     for stream, bound in bounds.items():
         ends = np.array(bound)[:, 1]
@@ -112,20 +105,17 @@ def collate(rows: list[ArrayRow], fields: RaggedFields) -> ArrayRow:
 
 
 def pack(groups: list[list[ArrayRow]], fields: RaggedFields, length: int) -> ArrayRow:
-    """Return one row per group with its samples concatenated, each a separate document in every
-    stream.
+    """A row per group, its samples end to end, each a document of its own in every stream.
 
-    Rows have the length `length`, or more if samples are longer than their reader estimated.
-    """
+    Rows are `length` wide, more only if samples turned out longer than their reader had said."""
     groups = [number_packed_rows(group, fields) for group in groups]
     document_ids = {f"{stream}_document_ids": (stream, 0) for stream, _ in fields.values()}
     return lay_out_rows(groups, fields | document_ids, length)[0]
 
 
 def number_packed_rows(group: list[ArrayRow], fields: RaggedFields) -> list[ArrayRow]:
-    """Return the samples of a row with their document ids; a sample of several documents takes
-    several ids.
-    """
+    """The samples of a row with their document ids; a sample of several documents takes several
+    numbers."""
     numbered = []
     first = 1
     for row in group:
@@ -140,13 +130,13 @@ def number_packed_rows(group: list[ArrayRow], fields: RaggedFields) -> list[Arra
 
 
 def attention_mask(batch: Any, stream: str) -> Any:
-    """Return a mask that is False at the padding of a stream; None without padding."""
+    """False at the padding of a stream; None where it has none."""
     document_ids = batch.get(f"{stream}_document_ids")
     return batch.get(f"{stream}_attention_mask") if document_ids is None else document_ids != 0
 
 
 def count_documents(row: ArrayRow, fields: RaggedFields) -> int:
-    """Return the number of documents of one sample."""
+    """Of one sample: as many as its document ids say."""
     return max(
         (
             int(row[f"{stream}_document_ids"].max(initial=0))
@@ -161,7 +151,7 @@ def count_documents(row: ArrayRow, fields: RaggedFields) -> int:
 def lay_out_rows(
     groups: list[list[ArrayRow]], fields: RaggedFields, width: int = 0
 ) -> tuple[ArrayRow, dict[str, list[list[int]]]]:
-    """Return the arrays, at least `width` wide, and the boundaries of samples per row and stream."""
+    """The arrays, at least `width` wide, and where in each row the samples of each stream meet."""
     batch = {}
     bounds = {
         stream: [[0, *accumulate(len(row[name]) for row in group)] for group in groups]
@@ -173,8 +163,7 @@ def lay_out_rows(
         for line, group, bound in zip(out, groups, bounds[stream], strict=True):
             for row, start, stop in zip(group, bound, bound[1:], strict=False):
                 assert len(row[name]) == stop - start, (
-                    f"{name} has {len(row[name])} values, but its stream {stream} has "
-                    f"{stop - start}; make them equal"
+                    f"{name} has {len(row[name])} values, its stream {stream} {stop - start}"
                 )
                 line[start:stop] = row[name]
     rows = [row for group in groups for row in group]
@@ -186,12 +175,11 @@ def lay_out_rows(
 
 
 def stack_padded(name: str, arrays: list[np.ndarray]) -> ArrayRow:
-    """Return the arrays of one batch, padded at the end to the largest: labels with IGNORE_INDEX,
-    all others with zeros.
+    """Arrays of one batch, padded at their ends to the largest: labels with what nothing asks, all
+    else with zeros.
 
-    Images (channels, rows, columns) of unequal size also get a mask (rows, columns), False at
-    padding.
-    """
+    Images (channels, rows, columns) of unequal size get a mask (rows, columns) too, False at
+    padding."""
     shapes = np.array([array.shape for array in arrays]).reshape(len(arrays), -1)
     size = shapes.max(0)
     dtype = batch_dtype(arrays[0].dtype)
@@ -210,18 +198,14 @@ def stack_padded(name: str, arrays: list[np.ndarray]) -> ArrayRow:
 
 
 def batch_dtype(kind: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of a field: int64 for whole numbers, uint8 for pixels, float32 for
-    fractions.
-    """
+    """Whole numbers as torch's indices are, but pixels as bytes; fractions in single precision."""
     if kind == np.float64:
         return np.dtype(np.float32)
     return np.dtype(np.int64) if kind.kind in "iu" and kind != np.uint8 else kind
 
 
 def count_tokens(batch: ArrayRow, fields: RaggedFields) -> int:
-    """Return the number of tokens of all streams without padding; the number of rows if there are
-    no tokens.
-    """
+    """Tokens of all streams without padding; rows, where there are none, as of images."""
     streams = {stream: name for name, (stream, _) in fields.items()}
     if not streams:
         return len(batch["image"]) if "image" in batch else max(map(len, batch.values()))

@@ -1,6 +1,5 @@
-"""The data loader: batches in order, from any position, with the same result for any number of
-worker processes.
-"""
+"""Batches, in order, from any position, made here or by workers: the same for any number of
+them."""
 
 import traceback
 from collections import deque
@@ -27,11 +26,11 @@ SplitRows = Callable[[Groups, int | None, int, int], list[Groups]]
 class RankBatch(NamedTuple):
     """One rank's part of a step."""
 
-    step: StepPlan  # the whole step, over all ranks
+    step: StepPlan  # the whole of it
     batches: list[Batch]  # this rank's micro-batches
     counts: dict[str, int]  # units of each term in them
     tokens: int  # without padding
-    # 0: this rank has no row and runs a dummy sample so that collectives match
+    # 0: this rank had no row, and runs a dummy sample so that collectives match
     weight: float = 1.0
 
 
@@ -42,7 +41,7 @@ class MicroBatches(NamedTuple):
 
 
 class WorkerError(NamedTuple):
-    """The error of a worker: the message for the user, and the traceback."""
+    """What went wrong in a worker: the line for the user, and where."""
 
     line: str
     trace: str
@@ -62,7 +61,7 @@ def split_by_rank(
 
 
 class Loader:
-    """Plans steps in this process and makes batches with `workers` processes (0: this process)."""
+    """Plans here, and makes batches with `workers` processes (0: here)."""
 
     def __init__(
         self,
@@ -86,13 +85,11 @@ class Loader:
         self.maker = BatchDataset(samples, preprocess, SampleGenerators(seed), planner.packed)
 
     def from_position(self, position: int) -> Iterator[RankBatch]:
-        """Yield steps without end, from a position in the stream of samples."""
+        """Without end, from a position in the stream of samples."""
         return self.read(self.planned_steps(position), self.maker)
 
     def one_epoch(self, rows: int) -> Iterator[RankBatch]:
-        """Yield every sample once, in order, `rows` at a time, with the random draws of the first
-        epoch.
-        """
+        """Every sample once, in order, `rows` at a time; the draws are those of the first epoch."""
         steps = evaluation_steps(len(self.samples), rows, self.rank, self.world)
         return self.read(
             ((step, split_micro_batches(step.rows, None)) for step in steps),
@@ -100,7 +97,7 @@ class Loader:
         )
 
     def planned_steps(self, position: int) -> Iterator[tuple[StepPlan, list[Groups]]]:
-        """Yield steps with this rank's micro-batches."""
+        """Steps, and this rank's micro-batches of each."""
         while True:
             step = self.planner.at(position)
             yield step, self.split(step.rows, self.micro_batch_size, self.rank, self.world)
@@ -123,7 +120,7 @@ class Loader:
             num_workers=self.workers,
             collate_fn=identity,
             worker_init_fn=start_worker,
-            # its own generator, so that PyTorch's is unchanged
+            # Its own: nothing is drawn from torch's
             generator=torch.Generator(),
         )
         for micro_batches in start_workers(loader):
@@ -148,7 +145,7 @@ def start_workers(loader: DataLoader[MicroBatches | WorkerError]) -> Iterator[An
 
 @dataclass
 class BatchDataset(Dataset[MicroBatches | WorkerError]):
-    """Makes the batches of a plan, in any process."""
+    """Makes what a plan asks for, in whatever process."""
 
     samples: Samples
     preprocess: RowBuilder
@@ -187,20 +184,3 @@ def start_worker(_: int) -> None:
 
 def identity(value: Any) -> Any:
     return value
-
-
-def split_micro_batches(rows: Groups, micro_batch_size: int | None) -> list[Groups]:
-    """Return as few micro-batches of at most `micro` rows as possible; sizes differ by at most one."""
-    parts = 1 if micro_batch_size is None else -(-len(rows) // micro_batch_size)
-    return [slice_of_rank(rows, part, parts) for part in range(parts)] if rows else []
-
-
-def subtree_size(leaves: int, ranks: int) -> int:
-    """Return how many leaves of a binary tree each rank has, of which the last ones may be missing:
-    a power of two."""
-    if ranks & (ranks - 1):
-        raise ValueError(
-            f"exact = True needs 1, 2, 4, 8, … ranks, not {ranks}; start torchrun with one of "
-            "these numbers"
-        )
-    return int(max(1 << max(leaves - 1, 0).bit_length(), ranks) // ranks)

@@ -1,4 +1,4 @@
-"""The Python call of an options class, with the fields as arguments."""
+"""The Python call of a value of options: it takes the fields as its arguments."""
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields
@@ -17,13 +17,13 @@ T = TypeVar("T", bound=Options)
 
 
 def python_call(options: Callable[P, T]) -> Callable[[Callable[[T], R]], Callable[P, R]]:
-    """Decorate a function of one options value, so that its arguments are the fields of the value.
+    """Decorate a function of one value of options: its arguments are then the fields of the value.
 
     Editors and type checkers see them through the parameter specification, help() through the
     signature and the docstring.
 
     Args:
-        options: the options class.
+        options: the class of the value.
     """
 
     def decorate(function: Callable[[T], R]) -> Callable[P, R]:
@@ -52,8 +52,8 @@ def python_call(options: Callable[P, T]) -> Callable[[Callable[[T], R]], Callabl
 
 
 def python_fields(cls: type[Options]) -> list[OptionField]:
-    """Return the options of the Python call, in order."""
-    known = option_fields(cls)
+    """Return the options that Python takes, in the order of the call."""
+    options = option_fields(cls)
     positional = [field.name for field in fields(cls) if not field.kw_only]
     names = dict.fromkeys([*positional, *options])
     return [options[name] for name in names if options[name].option.only != "command"]
@@ -74,13 +74,13 @@ def parameter(cls: type[Options], field: OptionField) -> Parameter:
 
 
 def in_words(annotation: Any) -> str:
-    """Return a type as written in the source, without its option."""
+    """Return a type as it is written, without its option."""
     plain, _ = unannotated(annotation)
     return getattr(plain, "__forward_arg__", None) or type_in_words(plain)
 
 
 def documented(doc: str, cls: type[Options]) -> str:
-    """Return a docstring with an "Args" section before "Returns" and "Raises"."""
+    """Return a docstring with a section of the arguments, before what is returned and raised."""
     first, *rest = cleandoc(doc).split("\n\n")
     end = next((i for i, part in enumerate(rest) if part.startswith(("Returns:", "Raises:"))), 0)
     arguments = "\n".join(["Args:", *(f"    {line(field)}" for field in python_fields(cls))])

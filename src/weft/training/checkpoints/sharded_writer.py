@@ -70,9 +70,8 @@ class ShardedCheckpointWriter(CheckpointWriter):
             storage.rename(fresh / f".{name}", fresh / f"{name}.json")
             if self.rank == 0:
                 self._seal(step, fresh, state)
-        final = (
-            self.root / f"step-{step:09d}"
-        )  # on other ranks, it exists once the first rank has sealed it
+        # on other ranks, it exists once the first rank has sealed it
+        final = self.root / f"step-{step:09d}"
         if self.on_saved is not None:
             self.on_saved(final)
         return final

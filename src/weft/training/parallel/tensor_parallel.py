@@ -270,9 +270,8 @@ def apply_tensor_parallel(loss: Loss, group: DeviceMesh, whole_experts: bool = F
     """
     placements: dict[Tensor, Shard] = {}  # split tensors; all others are replicated
     partial_parts: set[nn.Module] = set()  # modules whose gradients are partial sums
-    detects = isinstance(
-        loss.model.spec.head, S.DetectionHead
-    )  # its loss reads the output of every block
+    # its loss reads the output of every block
+    detects = isinstance(loss.model.spec.head, S.DetectionHead)
     for stack in list(loss.modules()):
         # A user-defined stack is replicated.
         if isinstance(stack, StackLayer) and type(stack) in (StackLayer, DetectionDecoder):
