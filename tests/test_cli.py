@@ -83,7 +83,7 @@ def test_help_as_a_verb_answers_as_the_option(capsys: pytest.CaptureFixture[str]
             pages.append(capsys.readouterr().out)
         assert pages[0] == pages[1]
     assert main(["help", "trian"]) == 2
-    assert "no verb 'trian'; did you mean 'train'" in capsys.readouterr().err
+    assert "unknown command 'trian'; did you mean 'train'" in capsys.readouterr().err
 
 
 def test_no_verb_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -406,7 +406,7 @@ def test_convert_writes_over_an_older_model_folder(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("famlies", "no verb 'famlies'; did you mean 'families'?"),
+        ("famlies", "unknown command 'famlies'; did you mean 'families'?"),
         ("train x.py --set steps 5", "write --set steps=5"),
         (
             "train x.py --set steps=5 seed=1",
@@ -430,8 +430,8 @@ def test_convert_writes_over_an_older_model_folder(
         ("verify ./nowhere", "./nowhere is not a folder"),
         ("verify {own}", "export it with weft export first"),
         ("export {hf}", "OUT; see weft export --help"),
-        ("convert {hf} out", "no verb 'convert'; did you mean 'export'?"),
-        ("finetune {hf}", "no verb 'finetune'; did you mean 'tune'?"),
+        ("convert {hf} out", "unknown command 'convert'; did you mean 'export'?"),
+        ("finetune {hf}", "unknown command 'finetune'; did you mean 'tune'?"),
         ("export {hf} {empty} --to tf", "give one of hf, weft"),
         ("export {hf} {hf} --to hf", "give another output folder"),
         ("export {hf} {hf}/../hf --to weft", "give another output folder"),
