@@ -339,7 +339,7 @@ def test_verify_finds_the_same_outputs_in_transformers(
 ) -> None:
     text = printed(capsys, "verify", folders["hf"])
     assert "logits" in text
-    assert text.endswith("the same within 1e-05\n")
+    assert text.endswith("equal within 1e-05\n")
 
 
 @pytest.mark.parametrize(("difference", "told"), [(1e-3, 1e-3), (math.nan, None)])
@@ -355,7 +355,7 @@ def test_verify_exits_with_one_if_an_output_differs(
     monkeypatch.setattr(
         verify, "verify", lambda where: {"last_hidden_state": 1e-7, "logits": difference}
     )
-    assert printed(capsys, "verify", folders["hf"], code=1).endswith("not the same within 1e-05\n")
+    assert printed(capsys, "verify", folders["hf"], code=1).endswith("different within 1e-05\n")
     found = json.loads(printed(capsys, "verify", folders["hf"], "--json", code=1))
     assert (found["same"], found["differences"]) == (
         False,
@@ -407,13 +407,13 @@ def test_convert_writes_over_an_older_model_folder(
     ("words", "told"),
     [
         ("famlies", "unknown command 'famlies'; did you mean 'families'?"),
-        ("train x.py --set steps 5", "write --set steps=5"),
+        ("train x.py --set steps 5", "give --set steps=5"),
         (
             "train x.py --set steps=5 seed=1",
             "seed=1: give --set before each change: --set seed=1",
         ),
         ("prepare --data x.csv", "takes files as positional arguments; remove --data"),
-        ("--nope", "the command has no option '--nope'; there is --help, --version"),
+        ("--nope", "the command has no option '--nope'; available: --help, --version"),
         ("families --jsn", "did you mean '--json'?"),
         ("families bert", "families does not take 'bert'"),
         ("show", "NAME; see weft show --help"),

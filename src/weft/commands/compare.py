@@ -24,7 +24,9 @@ LONGEST = 48  # characters of a printed setting
 class CompareOptions(VerbOptions):
     """The options of `weft compare`."""
 
-    run_folders: Annotated[Sequence[str], Option("run directory", metavar="RUN", positional=True)]
+    run_folders: Annotated[
+        Sequence[str], Option("run directories to compare", metavar="RUN", positional=True)
+    ]
     output: Annotated[
         str | None,
         Option(
