@@ -65,7 +65,7 @@ def test_a_constant_classifier_has_no_correlation_and_no_f1_of_the_other_class()
         "f1",
         "matthews",
     ]
-    with pytest.raises(ValueError, match="0 predictions and 0 references"):
+    with pytest.raises(ValueError, match="0 predictions for 0 references"):
         dict(accuracy([], []))
 
 

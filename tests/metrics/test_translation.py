@@ -65,7 +65,7 @@ def test_tokenised_bleu_is_that_of_the_tokens_and_differs_from_the_plain_one() -
 
 
 def test_unequal_numbers_of_translations_and_references_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 translations and 3 references"):
+    with pytest.raises(ValueError, match="2 translations for 3 references"):
         dict(bleu(HYPOTHESES[:2], REFERENCES))
 
 

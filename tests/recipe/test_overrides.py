@@ -211,7 +211,7 @@ def test_norms_that_cannot_be_placed_are_refused_with_the_path() -> None:
         BERT, "model.encoder.norm=pre"
     )
     neox = replace(GPT, model=weft.gpt_neox(depth=2, width=16, heads=2, hidden=32, vocab_size=261))
-    assert "decoder.blocks.0.attention: parallel branches share one sum" in refused(
+    assert "decoder.blocks.0.attention: parallel branches share one residual sum" in refused(
         neox, "model.decoder.blocks.*.norm=post"
     )
     bare = R.apply_overrides(GPT, ["model.decoder.blocks.*.attention.before=null"])

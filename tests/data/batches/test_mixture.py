@@ -277,7 +277,7 @@ def test_workers_and_ranks_make_the_same_rows(data: R.Data) -> None:
 def test_rows_of_another_kind_do_not_mix(data: R.Data) -> None:
     other = R.NamedSource(name="other", source=R.Source(paths=("a.txt",)), rows=R.Documents())
     with pytest.raises(
-        ValueError, match=r"train-other has Documents, but Data\.rows are Templated"
+        ValueError, match=r"train-other: rows are Documents, but Data\.rows are Templated"
     ):
         replace(data, train=R.Mixture(sources=(other,)))
     with pytest.raises(ValueError, match="give each a different name"):
