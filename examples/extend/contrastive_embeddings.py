@@ -1,6 +1,4 @@
-"""A task with its metric: sentence embeddings by InfoNCE (arXiv:1807.03748), judged by
-retrieval.
-"""
+"""A task with its metric: sentence embeddings by InfoNCE (arXiv:1807.03748)."""
 
 import numpy as np
 import torch

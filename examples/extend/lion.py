@@ -1,8 +1,7 @@
 """An optimiser of one's own: Lion, the sign of a momentum (Chen et al. 2023, arXiv:2302.06675,
 algorithm 2).
 
-weft train RECIPE --code examples/extend/lion.py --set 'optimiser={"kind": "Lion", "lr": 1e-4,
-"weight_decay": 0.1}'
+weft train RECIPE --code examples/extend/lion.py --set 'optimiser={"kind": "Lion", "lr": 1e-4}'
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
 """A norm of one's own: ScaleNorm, g · x / |x| with one gain g (Nguyen and Salazar 2019,
 arXiv:1910.05895).
 
-weft train RECIPE --code examples/extend/scale_norm.py --set
-"model.decoder.blocks.*.attention.before=ScaleNorm"
+weft train RECIPE --code examples/extend/scale_norm.py --set model.decoder.norm=ScaleNorm
 """
 
 import torch

@@ -1,8 +1,7 @@
 """A schedule of one's own: level, then 1 - √(share of the cooldown) (Hägele et al. 2024,
 arXiv:2405.18392, section 3).
 
-weft train RECIPE --code examples/extend/sqrt_cooldown.py --set 'schedule={"kind": "SqrtCooldown",
-"cooldown": 0.2}'
+weft train RECIPE --code examples/extend/sqrt_cooldown.py --set schedule=SqrtCooldown
 """
 
 import weft

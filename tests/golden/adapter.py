@@ -1,4 +1,6 @@
-"""The only golden-test module that imports Weft: renamings change this file, never the golden file."""
+"""The only golden-test module that imports Weft: renamings change this file, never the golden
+file.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""Initialisation: determined by parameter name and seed, with the standard deviation of the paper."""
+"""Initialisation: determined by parameter name and seed, with the standard deviation of the
+paper.
+"""
 
 import math
 from collections.abc import Iterator

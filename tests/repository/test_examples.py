@@ -143,7 +143,7 @@ def test_every_example_is_tried_and_short() -> None:
     for name, test in ELSEWHERE.items():
         assert f"{name}.py" in (ROOT / test).read_text(), test
     for path in EXTEND.glob("*.py"):
-        assert len(path.read_text().splitlines()) <= 60, path.name
+        assert len(path.read_text().splitlines()) <= 65, path.name
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -1,4 +1,6 @@
-"""Model families: one module per architecture with its size table, spec function and weight table."""
+"""Model families: one module per architecture with its size table, spec function and weight
+table.
+"""
 
 from ..spec import Spec
 from ..support.registry import named, names, register_named
@@ -92,7 +94,9 @@ def training_length_of_name(name: str) -> int | None:
 
 
 def spec_of_name(name: str) -> tuple[str, Spec]:
-    """Return the full name and the spec of a preset: `family-size`, or a family for its first size."""
+    """Return the full name and the spec of a preset: `family-size`, or a family for its first
+    size.
+    """
     presets = {f"{f.name}-{size}": (f, size) for f in families() for size in f.sizes}
     first = f"{name}-{next(iter(family(name).sizes))}" if name in family_names() else name
     if first in presets:

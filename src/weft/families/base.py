@@ -19,7 +19,9 @@ CLASSES = 1 << 20
 
 
 def size_table(columns: str, /, **rows: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
-    """Return the paper's size table; in the name of a size, `_` becomes "-" and `__` becomes "."."""
+    """Return the paper's size table; in the name of a size, `_` becomes "-" and `__` becomes
+    ".".
+    """
     return {
         name.lstrip("_").replace("__", ".").replace("_", "-"): dict(
             zip(columns.split(), row, strict=True)
@@ -77,7 +79,9 @@ IDENTITY_CODEC = Codec(lambda x: x, lambda x: x)
 
 @dataclass(frozen=True)
 class ConfigField:
-    """One argument of a family: its keys in config.json (all are written) and its path in the spec."""
+    """One argument of a family: its keys in config.json (all are written) and its path in the
+    spec.
+    """
 
     argument: str
     key: str | tuple[str, ...]

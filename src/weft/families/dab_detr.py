@@ -1,4 +1,6 @@
-"""DAB-DETR: DETR with boxes as queries, refined layer by layer (Liu et al. 2022, arXiv:2201.12329)."""
+"""DAB-DETR: DETR with boxes as queries, refined layer by layer (Liu et al. 2022,
+arXiv:2201.12329).
+"""
 
 from typing import Any
 

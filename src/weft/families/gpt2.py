@@ -127,7 +127,9 @@ TABLE: WeightTable = (
 
 
 def free_classes(spec: Spec, l: Any) -> ClassifierHead:
-    """Return a head with one score per class from the last token, as the authors of GPT fine-tune."""
+    """Return a head with one score per class from the last token, as the authors of GPT fine-
+    tune.
+    """
     return ClassifierHead(num_labels=l.outputs, labels=l.labels, pooling="last", bias=False)
 
 

@@ -196,7 +196,9 @@ class DetectionHeadLayer(nn.Module):
 
 
 class PixelDecoderLayer(nn.Module):
-    """A light decoder of visible patches at their positions and one learned mask vector elsewhere."""
+    """A light decoder of visible patches at their positions and one learned mask vector
+    elsewhere.
+    """
 
     def __init__(self, head: S.PixelDecoder, spec: S.Spec) -> None:
         super().__init__()

@@ -31,7 +31,9 @@ def check_ids(name: str, ids: Any) -> None:
 
 
 def check_images(images: Any, source: S.Patches | S.ResNet) -> None:
-    """Raise ValueError unless `images` is a tensor (B, C, rows, columns) with the model's channels."""
+    """Raise ValueError unless `images` is a tensor (B, C, rows, columns) with the model's
+    channels.
+    """
     if not isinstance(images, Tensor) or images.dim() != 4 or images.shape[1] != source.channels:
         what = f"shape {shape_of(images)}" if isinstance(images, Tensor) else type(images).__name__
         raise ValueError(

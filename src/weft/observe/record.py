@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from .. import spec as S
 from ..nn.layers.attention import AttentionLayer
+from ..nn.layers.images.conditional_attention import AnchorContext
 from ..nn.layers.images.shifted_windows import ShiftedWindowAttention
 from ..nn.layers.sequence import HiddenStates
 from ..nn.model import Model, Output
@@ -78,7 +79,8 @@ def record(model: Model) -> Iterator[Recording]:
 
 def keep_grid(name: str, grids: dict[str, tuple[int, int]]) -> Any:
     def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        context = inputs[2]
+        given = inputs[2]
+        context = given.context if isinstance(given, AnchorContext) else given
         if context.grid is not None:
             grids[name] = context.grid
 

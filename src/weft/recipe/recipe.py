@@ -230,22 +230,27 @@ class Recipe:
         return to_json(self)
 
     def check_exact(self) -> None:
-        """Raise ValueError for settings that make the bits of a step depend on the number of ranks."""
-        reason = (
-            "micro_batch_size = None makes rows per forward pass depend on the ranks; give a "
-            "number, such as --set micro_batch_size=4"
-            if self.micro_batch_size is None
-            else "sums of split weights depend on the ranks; use parallel = Parallel()"
-            if self.parallel.splits_weights
-            else "compile = True may order sums by the shape; use compile = False"
-            if self.compile
-            else "BestCheckpoint depends on validation sums, which depend on the ranks; use "
-            "average = EMA() or AverageLast()"
-            if isinstance(self.average, BestCheckpoint)
-            else None
-        )
-        if reason is not None:
-            raise ValueError(f"exact = True: {reason}")
+        """Raise ValueError for settings that make the bits of a step depend on the number of
+        ranks.
+        """
+        if self.micro_batch_size is None:
+            raise ValueError(
+                "exact = True: micro_batch_size = None makes rows per forward pass depend on the "
+                "ranks; give a number, such as --set micro_batch_size=4"
+            )
+        if self.parallel.splits_weights:
+            raise ValueError(
+                "exact = True: sums of split weights depend on the ranks; use parallel = Parallel()"
+            )
+        if self.compile:
+            raise ValueError(
+                "exact = True: compile = True may order sums by the shape; use compile = False"
+            )
+        if isinstance(self.average, BestCheckpoint):
+            raise ValueError(
+                "exact = True: BestCheckpoint depends on validation sums, which depend on the "
+                "ranks; use average = EMA() or AverageLast()"
+            )
 
 
 def warmup_warning(schedule: Schedule, steps: int) -> str | None:

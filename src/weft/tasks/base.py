@@ -98,7 +98,9 @@ class Preprocess:
     def open_samples(
         self, store: Store, length: int, include_partial: bool = False
     ) -> LengthLimitedSamples:
-        """Return samples for rows of `length`; with `include_partial`, also the last partial row."""
+        """Return samples for rows of `length`; with `include_partial`, also the last partial
+        row.
+        """
         if self.max_length is not None and length > self.max_length:
             raise ValueError(
                 f"length = {length}: the model has {self.max_length} learned positions; use "

@@ -150,8 +150,8 @@ def test_killed_in_the_middle_and_run_again_gives_the_same_bytes(
 ) -> None:
     data, expected = one_run
     code = (
-        "import sys; from weft.data import source, prepare as P; from weft.support.values import "
-        "from_json\n"
+        "import sys\nfrom weft.data.preparing import prepare as P\n"
+        "from weft.data.reading import source\nfrom weft.support.values import from_json\n"
         "source.PIECE_BYTES = 2000; P.prepare(from_json(sys.argv[1]), sys.argv[2], workers=1)"
     )
     killed = 0
@@ -178,9 +178,10 @@ def test_two_processes_at_once_on_one_folder_both_succeed_with_the_same_bytes(
 ) -> None:
     data, expected = one_run
     code = (
-        "import sys, time; from weft import storage; from weft.data import shard, source, prepare "
-        "as P; from weft.support.values import from_json\n"
-        "source.PIECE_BYTES, real = 2000, storage.rename\n"
+        "import sys, time\nfrom weft.data.preparing import prepare as P\n"
+        "from weft.data.reading import source\nfrom weft.support import storage\n"
+        "from weft.support.values import from_json\n"
+        "source.PIECE_BYTES = 2000\nreal = storage.rename\n"
         "storage.rename = lambda *given: [time.sleep(float(sys.argv[3])), real(*given)]\n"
         "print('ready', flush=True); sys.stdin.readline(); P.prepare(from_json(sys.argv[1]), "
         "sys.argv[2], workers=1)\n"

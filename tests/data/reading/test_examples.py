@@ -291,7 +291,7 @@ def test_what_is_in_doubt_is_asked_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="label is 'x' in a row, not a number"):
         examples_of([one], task="regress")
     (tmp_path / "prose.txt").write_text("Once upon a time.\nThere was a loom.\n")
-    with pytest.raises(ValueError, match="neither a table"):
+    with pytest.raises(ValueError, match=r"prose\.txt is plain text"):
         examples_of([str(tmp_path / "prose.txt")])
     with pytest.raises(ValueError, match="which is what the task answer reads"):
         examples_of([many], task="answer")
@@ -430,7 +430,7 @@ def test_latin_1_is_named_with_a_fix(tmp_path: Path) -> None:
         examples_of([str(tmp_path / "a.csv")])
 
 
-@pytest.mark.parametrize("header", ["größe,text", "text,text"])
+@pytest.mark.parametrize("header", ["größe,text"])
 def test_a_broken_header_does_not_hide_the_encoding(tmp_path: Path, header: str) -> None:
     rows = [f"{text.replace(',', ' ')},{i % 2}" for i, text in enumerate(TEXTS)]
     rows[-1] = f"é{rows[-1]}"

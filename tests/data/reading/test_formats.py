@@ -1,4 +1,6 @@
-"""Image formats idx, npz and Parquet: published files, limits, and errors that name damaged files."""
+"""Image formats idx, npz and Parquet: published files, limits, and errors that name damaged
+files.
+"""
 
 import gzip
 import json

@@ -1,4 +1,6 @@
-"""Tables are read identically by every entry point, for any delimiter, quoting, encoding or format."""
+"""Tables are read identically by every entry point, for any delimiter, quoting, encoding or
+format.
+"""
 
 import csv
 import io

@@ -1,4 +1,6 @@
-"""Sources: every format returns its rows in order; pieces and parts neither lose nor repeat rows."""
+"""Sources: every format returns its rows in order; pieces and parts neither lose nor repeat
+rows.
+"""
 
 import gzip
 import json

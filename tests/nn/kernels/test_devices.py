@@ -1,4 +1,6 @@
-"""Device selection by option, recipe and availability, and placement of all tensors on the device."""
+"""Device selection by option, recipe and availability, and placement of all tensors on the
+device.
+"""
 
 from dataclasses import replace
 from pathlib import Path

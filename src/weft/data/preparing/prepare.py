@@ -128,7 +128,9 @@ def prepare_for_run(
 
 
 def finished_without_sources(data: R.Data, folder: str | Path | None) -> PreparedData | None:
-    """Return the finished `prepared_folder` of a data value whose sources are missing, else None."""
+    """Return the finished `prepared_folder` of a data value whose sources are missing, else
+    None.
+    """
     if not data.prepared_folder:
         return None
     root = locate(data.prepared_folder)

@@ -89,7 +89,9 @@ def bad_row_entry(wrong: BadRow, item: SourceItem, path: str, format: str | None
 
 
 def describe_bad_rows(bad: list[dict[str, Any]]) -> str:
-    """Describe bad rows: the file of the first, the first few lines or rows, and the first reason."""
+    """Describe bad rows: the file of the first, the first few lines or rows, and the first
+    reason.
+    """
     first = bad[0]
     file = first["file"]
     unit = first.get("unit", "byte")

@@ -118,7 +118,9 @@ def byte_letters() -> list[str]:
 
 
 class Tokenizer:
-    """A `tokenizer.json`. The text of a special token inside a text is not converted to that token."""
+    """A `tokenizer.json`. The text of a special token inside a text is not converted to that
+    token.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text

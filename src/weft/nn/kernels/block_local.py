@@ -149,7 +149,9 @@ class BlockLocalAttention:
         return y_BHLK[:, :, : chunk.queries.end - chunk.queries.begin]
 
     def mask(self, chunk: Chunk, batch: int, bias: Tensor | None) -> Tensor:
-        """Return the mask, (1, …) if all blocks of the chunk have the same one, else (blocks, …)."""
+        """Return the mask, (1, …) if all blocks of the chunk have the same one, else (blocks,
+        …).
+        """
         seen = self.band
         row = self.row
         mask_BM = self.row.attention_mask_BM

@@ -43,7 +43,9 @@ class DocumentStarts:
 
 
 class Keys(NamedTuple):
-    """One random word per token, the documents of packed rows, and cell numbers for padded images."""
+    """One random word per token, the documents of packed rows, and cell numbers for padded
+    images.
+    """
 
     key_BL: Tensor
     documents: DocumentStarts | None = None
@@ -202,7 +204,9 @@ def call_word(device: torch.device) -> Tensor:
 def random_mask(
     shape: torch.Size, lanes: int, keys: Keys | None = None, device: torch.device = CPU
 ) -> Tensor:
-    """Return, for vectors (B, …, n), ones with probability lanes / 65536, else zeros, in 16 bits."""
+    """Return, for vectors (B, …, n), ones with probability lanes / 65536, else zeros, in 16
+    bits.
+    """
     keys = keys or keys_for_shape(shape, device)
     (index, count) = CurrentKeys.part
     n = shape[-1]

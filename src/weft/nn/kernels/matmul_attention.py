@@ -51,7 +51,9 @@ def matmul_attention(
 
 
 class MatmulAttention(torch.autograd.Function):
-    """The backward needs the weights before and after dropout; a weight of 0 after it was dropped."""
+    """The backward needs the weights before and after dropout; a weight of 0 after it was
+    dropped.
+    """
 
     @staticmethod
     def forward(

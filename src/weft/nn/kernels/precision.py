@@ -1,11 +1,15 @@
-"""Mixed precision: one cast in place of several by autocast, and when explicit kernels are faster."""
+"""Mixed precision: one cast in place of several by autocast, and when explicit kernels are
+faster.
+"""
 
 import torch
 from torch import Tensor
 
 
 def cast_for_autocast(x: Tensor) -> Tensor:
-    """Cast an x that several maps read once; autocast would cast it and its gradient for each map."""
+    """Cast an x that several maps read once; autocast would cast it and its gradient for each
+    map.
+    """
     kind = x.device.type
     if x.dtype != torch.float32 or kind == "meta" or not torch.is_autocast_enabled(kind):
         return x

@@ -1,4 +1,6 @@
-"""Attention layers: projections around one replaceable kernel (Vaswani et al. 2017, section 3.2)."""
+"""Attention layers: projections around one replaceable kernel (Vaswani et al. 2017, section
+3.2).
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -22,7 +22,9 @@ class Dropout(nn.Dropout):
 
 
 class DropPath(nn.Module):
-    """Drop a sample's whole update with probability `rate`; the others are scaled to keep the mean."""
+    """Drop a sample's whole update with probability `rate`; the others are scaled to keep the
+    mean.
+    """
 
     def __init__(self, probability: float) -> None:
         super().__init__()

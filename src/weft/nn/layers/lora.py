@@ -14,7 +14,9 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class LoRALinear(nn.Linear):
-    """y = x Wᵀ + b + scale · x Aᵀ Bᵀ. W and b are frozen; A is `narrow`, B is `widen`, initially 0."""
+    """y = x Wᵀ + b + scale · x Aᵀ Bᵀ. W and b are frozen; A is `narrow`, B is `widen`,
+    initially 0.
+    """
 
     scale: float
     narrow: nn.Parameter
@@ -71,7 +73,9 @@ def insert_lora(
 
 @torch.no_grad()
 def merge_lora(module: M) -> M:
-    """Return a copy of the module with low-rank updates merged; the module itself if it has none."""
+    """Return a copy of the module with low-rank updates merged; the module itself if it has
+    none.
+    """
     lora_paths = [path for path, part in module.named_modules() if isinstance(part, LoRALinear)]
     if lora_paths:
         module = deepcopy(module)

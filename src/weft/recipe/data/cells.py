@@ -73,7 +73,9 @@ def class_name(label: Any) -> str:
 
 
 def class_names(cell: Any) -> list[str]:
-    """Return the classes in a cell, one or a list; skips invalid names, whose rows `check` rejects."""
+    """Return the classes in a cell, one or a list; skips invalid names, whose rows `check`
+    rejects.
+    """
     class_names = []
     for label in cell if isinstance(cell, list) else [cell]:
         with suppress(ValueError):

@@ -99,7 +99,9 @@ class Format(Named):
     def class_names(
         self, source: "Source", pieces: list[Piece], column: str
     ) -> Sequence[str] | None:
-        """Return the class names of a column if they are known without reading the rows, else None."""
+        """Return the class names of a column if they are known without reading the rows, else
+        None.
+        """
         return None
 
     def pieces(self, source: "Source", piece_bytes: int) -> list[Piece]:

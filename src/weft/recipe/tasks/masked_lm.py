@@ -38,7 +38,9 @@ class MaskedLM(Task):
         return Documents(sentence_boundaries=True)
 
     def for_inference(self, rows: RowSchema) -> Task:
-        """Return the task without next-sentence prediction, whose head is discarded after training."""
+        """Return the task without next-sentence prediction, whose head is discarded after
+        training.
+        """
         return replace(self, next_sentence=False)
 
     def scored_fraction(self) -> float:

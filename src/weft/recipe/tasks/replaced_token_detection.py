@@ -7,7 +7,9 @@ from .task import Task
 
 @choice
 class ReplacedTokenDetection(Task):
-    """Classify each token as original or replaced by a small generator (ELECTRA, arXiv:2003.10555)."""
+    """Classify each token as original or replaced by a small generator (ELECTRA,
+    arXiv:2003.10555).
+    """
 
     head = TokenClassifierHead
     hf_class_suffix = "ForPreTraining"

@@ -120,7 +120,9 @@ class ResNetBlock(nn.Module):
 
 
 def strided(mask_B1RS: Tensor | None, stride: int) -> Tensor | None:
-    """Return the mask of a strided convolution's output: a cell is visible if its first pixel is."""
+    """Return the mask of a strided convolution's output: a cell is visible if its first pixel
+    is.
+    """
     return mask_B1RS if mask_B1RS is None or stride == 1 else mask_B1RS[..., ::stride, ::stride]
 
 
@@ -149,7 +151,9 @@ class ResNetLayer(nn.Module):
     def features(
         self, image_BCRS: Tensor, mask_B1RS: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the feature map of the last stage and, for masked pixels, the mask of its cells."""
+        """Return the feature map of the last stage and, for masked pixels, the mask of its
+        cells.
+        """
         mask_B1RS = strided(mask_B1RS, self.stem.stride)
         # Channels last: convolutions and pooling on CPU read it as it is, and the cells are tokens
         # without a copy.
