@@ -49,7 +49,7 @@ def test_distance_equals_the_mean_over_pairs_that_is_written_out() -> None:
 
 
 def test_distance_refuses_another_grid() -> None:
-    with pytest.raises(ValueError, match="no grid"):
+    with pytest.raises(ValueError, match="do not match a grid"):
         observe.attention_distance(random_map(2, 7, 7), (2, 2), 1)
 
 

@@ -83,7 +83,7 @@ EXAMPLES = {
 ELSEWHERE = {
     "contrastive_embeddings": "tests/conformance/test_examples.py",
     "fasta": "tests/conformance/test_fasta.py",
-    "opt": "tests/extend/test_family.py",
+    "opt": "tests/repository/test_family.py",
 }
 
 

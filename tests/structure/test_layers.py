@@ -69,6 +69,7 @@ MANY = {
     "commands": "one module per verb",
     "data/reading/formats": "one module per format",
     "families": "one module per architecture",
+    "recipe/tasks": "one module per task",
     "tasks": "one module per task",
 }
 # Tests of what is not one module
@@ -93,7 +94,6 @@ LARGE = {
     "nn/kernels/block_local.py:forward": "the arguments of a kernel",
     "runs/train.py:run_steps": "a run from its recipe to its last checkpoint",
     "spec/check.py:check_parts": "one check per kind of part, in the order of the block",
-    "training/loop.py:train_step": "one step of training, in the order in which it happens",
 }
 FILES = sorted(WEFT.rglob("*.py"))
 

@@ -265,10 +265,10 @@ def test_a_finished_folder_of_the_recipe_serves_without_its_sources(tmp_path: Pa
         (data, tmp_path / "else"),
         (R.Data(rows=R.Documents(), train=data.train, prepared_folder=data.prepared_folder), None),
     ):
-        with pytest.raises(ValueError, match="no file"):  # another folder, another row
+        with pytest.raises(ValueError, match="does not exist"):  # another folder, another row
             prepare(other, folder, workers=1)
     (made / "valid" / "index.json").unlink()
-    with pytest.raises(ValueError, match="no file"):
+    with pytest.raises(ValueError, match="does not exist"):
         prepare(data, workers=1)
 
 
@@ -789,7 +789,7 @@ def test_a_full_disk_is_named_with_what_is_needed(
     monkeypatch.setattr("weft.data.shards.shard.Column.extend", full)
     with pytest.raises(
         ValueError,
-        match=rf"the disk of {tmp_path}/out/train is full: 00000\.arrow needs about \d+\.\d MB",
+        match=rf"the disk of {tmp_path}/out/train is full: writing 00000\.arrow needs about \d+\.\d MB",
     ) as error:
         prepare(documents(tmp_path), tmp_path / "out", workers=1)
     assert "\n" not in str(error.value)
@@ -805,7 +805,7 @@ def test_what_the_system_refuses_is_one_line(tmp_path: Path, workers: int) -> No
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"tokenizer": None}, "give Data"), ({"tokenizer": R.ByteBPE(vocab_size=10)}, "give more")],
+    [({"tokenizer": None}, "give Data"), ({"tokenizer": R.ByteBPE(vocab_size=10)}, "give vocab_size=261 or more")],
 )
 def test_what_cannot_be_prepared_is_one_line(
     tmp_path: Path, change: dict[str, Any], words: str
