@@ -423,11 +423,11 @@ def test_convert_writes_over_an_older_model_folder(
         ("show gpt-neox-20b", "did you mean 'gpt_neox-20b'?"),
         ("show llama-3.2-1", "did you mean 'llama-3.2-1b'?"),
         ("show bert-", "did you mean"),
-        ("show 12345", "no family, size or folder is called '12345'; see weft families"),
+        ("show 12345", "'12345' is not a family, a preset or a directory; see weft families"),
         ("show {empty}", "contains neither config.json nor weft.json"),
-        ("show {settings}", "model type None is not known"),
+        ("show {settings}", "config.json: model type None is not supported"),
         ("verify", "FOLDER; see weft verify --help"),
-        ("verify ./nowhere", "./nowhere is not a folder"),
+        ("verify ./nowhere", "./nowhere is not a directory"),
         ("verify {own}", "export it with weft export first"),
         ("export {hf}", "OUT; see weft export --help"),
         ("convert {hf} out", "unknown command 'convert'; did you mean 'export'?"),
@@ -443,8 +443,8 @@ def test_convert_writes_over_an_older_model_folder(
             "export {hf} {settings} --to hf",
             "is not empty and contains no model; give a new or empty directory",
         ),
-        ("export {hf} {file} --to hf", "is a file; give a folder"),
-        ("export ./nowhere {empty} --to hf", "./nowhere is not a folder"),
+        ("export {hf} {file} --to hf", "file is a file; give a directory"),
+        ("export ./nowhere {empty} --to hf", "./nowhere is not a directory"),
         ("export {hf} {file}/below --to hf", "Not a directory"),
     ],
 )
@@ -537,7 +537,8 @@ def documented_commands() -> list[str]:
     root = Path(__file__).parents[1]
     files = [*(root / "recipes").glob("*.py"), *(root / "examples").rglob("*.py")]
     docstrings = [ast.get_docstring(ast.parse(p.read_text())) or "" for p in files]
-    lines = [line.strip() for text in docstrings for line in text.splitlines()]
+    joined = "\n".join(docstrings).replace("\\\n", " ")
+    lines = [line.strip() for line in joined.splitlines()]
     return sorted({line for line in lines if line.startswith("weft ")})
 
 

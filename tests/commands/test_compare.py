@@ -215,7 +215,7 @@ def test_what_differs_in_some_blocks_is_named_with_their_numbers(tmp_path: Path)
     [
         (["missing"], "missing has no log; give a run directory"),
         (["a0", "a0"], "a0 is given twice"),
-        (["a0", "--quantities", "beauty"], "no run has 'beauty'; there are 'training loss'"),
+        (["a0", "--quantities", "beauty"], "no run has 'beauty'; available: 'training loss'"),
         (["a0", "--output", "x.gif"], "the suffix '.gif' is not supported; use .png, .svg, .pdf"),
     ],
 )

@@ -183,7 +183,7 @@ def test_the_command_says_what_it_drew_and_that_nothing_was_found(
     words = ["detect", str(home / "model"), *images, "--draw", str(tmp_path / "drawn")]
     assert main([*words, "--threshold", "0.999"]) == 0
     shown = capsys.readouterr()
-    assert shown.out.count("nothing scores 0.999 or more") == 2
+    assert shown.out.count("0.999 or more; lower --threshold") == 2
     assert f"0 objects in 2 images drawn in {tmp_path / 'drawn'}" in shown.err
 
 
@@ -213,7 +213,9 @@ def test_the_ids_of_a_results_file_are_those_of_the_annotations(
     twice = [*table["images"], {"id": 6, "file_name": "train/7.png"}]
     truth.write_text(json.dumps(table | {"images": twice}))
     assert main(["detect", *map(str, words)]) == 2
-    assert "names 7.png in two folders" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert str(truth) in error
+    assert "7.png in two folders" in error
 
 
 def test_classes_that_the_annotations_lack_are_left_out_of_the_results(

@@ -271,7 +271,7 @@ def test_a_wrong_row_is_named(
 ) -> None:
     for name, given, words, said in (
         ("a.txt", "a fox\n\na dog\n", [], "row 2: the prompt is empty"),
-        ("b.txt", "a\n" + "a dog runs " * 40 + "\n", [], "row 2: a prompt of"),
+        ("b.txt", "a\n" + "a dog runs " * 40 + "\n", [], "row 2: 320 prompt tokens"),
         (
             "c.jsonl",
             '{"messages": "a"}\n{"id": 2}\n',
@@ -294,7 +294,7 @@ def test_what_cannot_be_written_is_refused_before_the_work_and_never_lost(
     for out, said in (
         (tmp_path / "none" / "out.txt", "does not exist"),
         (tmp_path, "is a folder"),
-        (tmp_path / "o.gz", ".gz is not"),
+        (tmp_path / "o.gz", "o.gz: cannot write"),
     ):
         assert main(["generate", "no model", "a", "--output", str(out)]) == 2
         assert said in capsys.readouterr().err
@@ -326,7 +326,7 @@ def test_lower_precision_is_asked_for_by_name(
         ),
         (["translate", "{speaker}", "a"], "no encoder"),
         (["generate", "{speaker}", "a", "--input", "x"], "cannot be combined"),
-        (["generate", "{speaker}", "--input", "no.txt"], "no file no.txt here"),
+        (["generate", "{speaker}", "--input", "no.txt"], "--input no.txt: no.txt does not exist"),
         (["generate", "{speaker}", "a", "--chat"], "no chat template"),
         (
             ["generate", "{speaker}", "a", "--num-beams", "2", "--seed", "1"],

@@ -236,9 +236,9 @@ def test_the_written_recipe_lists_inferred_choices_is_formatted_and_trains(
         (["classify", "pairs.tsv"], "label"),
         (["translate", "text.txt"], "two files with one sentence per line"),
         (["translate", "reviews.csv", "--columns", "review", "label"], "no column 'label'"),
-        (["pretrain", "missing.txt"], "no file missing.txt"),
+        (["pretrain", "missing.txt"], "missing.txt does not exist"),
         (["detect", "boxes.json"], "the folder of the images"),
-        (["pretrain", "boxes.json"], "which column is the text"),
+        (["pretrain", "boxes.json"], "boxes.json: no column is recognised as the text"),
         (["pretrain", "text.txt", "-o", "text.txt"], "ends in .py"),
         (["pretrain", "images/0.png"], "images/0.png is a binary file"),
         (["translate", "images/0.png", "text.txt"], "images/0.png is a binary file"),
@@ -258,7 +258,7 @@ def test_the_written_recipe_lists_inferred_choices_is_formatted_and_trains(
         ),
         (
             ["classify", "colors.csv", "photos", "--columns", "color", "id"],
-            "column 'id' contains images, but 'color' does not;  give --columns id color",
+            "column 'id' contains images, but 'color' does not; give --columns id color",
         ),
         (
             ["classify", "files.csv", "photos", "--columns", "after", "label"],
@@ -266,9 +266,8 @@ def test_the_written_recipe_lists_inferred_choices_is_formatted_and_trains(
         ),
         (
             ["classify", "hub.parquet"],
-            "no column is recognised as the label; available: 'img', 'fine_label';  name it with "
-            "--columns "
-            "IMAGE LABEL",
+            "no column is recognised as the label; available: 'img', 'fine_label'; name it with "
+            "--columns IMAGE LABEL",
         ),
         (
             ["classify", "broken_photos"],
@@ -291,7 +290,8 @@ def test_the_written_recipe_lists_inferred_choices_is_formatted_and_trains(
         ),
         (
             ["classify", "bytes.parquet", "--columns", "label", "image"],
-            "column 'image' contains images, but 'label' does not;  give --columns image label",
+            "bytes.parquet: column 'image' contains images, but 'label' does not; give --columns "
+            "image label",
         ),
         (
             ["detect", "fractions.json", "images"],
@@ -311,16 +311,19 @@ def test_the_written_recipe_lists_inferred_choices_is_formatted_and_trains(
         (["classify", "one_of_each"], "one_of_each has too few images of each class"),
         (["classify", "splits"], "and here those of train are: give splits/train"),
         (["classify", "empty_class"], "every image has the class a; a class is a sub-folder"),
-        (["classify", "photos", "bytes.parquet"], "bytes.parquet is not a folder; give the folder"),
+        (
+            ["classify", "photos", "bytes.parquet"],
+            "bytes.parquet is not a directory; give a directory",
+        ),
         (
             ["detect", "boxes.json", "images", "--valid", "boxes.json"],
             "the JSON and the folder of its images; give both, not boxes.json alone",
         ),
         (["pretrain", "latin1.txt"], "not UTF-8"),
-        (["classify", "reviews.csv", "--valid", "header.csv"], "header.csv: there is no row"),
-        (["translate", "pairs.tsv", "--valid", "header.csv"], "header.csv: there is no row"),
+        (["classify", "reviews.csv", "--valid", "header.csv"], "header.csv has no row"),
+        (["translate", "pairs.tsv", "--valid", "header.csv"], "header.csv has no row"),
         (["classify", "reviews.csv", "--valid", "other.csv"], "no column 'review'"),
-        (["classify", "header.csv"], "header.csv: there is no row"),
+        (["classify", "header.csv"], "header.csv has no row"),
         (["classify", "one_column.csv"], "there is only the column 'text', and no label"),
         (["translate", "one_column.csv"], "a pair needs two columns; available: 'text'"),
         (["classify", "one_class.csv"], "every row has label = '1'"),
@@ -447,7 +450,10 @@ def test_a_recipe_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> No
     for name, output in (("text.py", []), ("mine.py", ["-o", "mine.py"])):
         Path(name).write_text("mine = 1\n")
         assert main(["new", "pretrain", "text.txt", *output]) == 2
-        assert f"{name} is there already" in capsys.readouterr().err
+        assert (
+            f"{name} already exists; delete it, or give another file with --output"
+            in capsys.readouterr().err
+        )
         assert Path(name).read_text() == "mine = 1\n"
 
 
@@ -701,4 +707,4 @@ def test_a_run_of_less_than_a_second_is_said_to_be_so(
     monkeypatch.setattr("weft.training.machine.speed", lambda precision: 1e30)
     assert main(["new", "classify", "reviews.csv", "-o", "mine.py", "--json"]) == 0
     cost = json.loads(capsys.readouterr().out)["guessed"]["cost"]
-    assert cost.endswith(": under a second here")
+    assert cost.endswith(": under a second on this machine")

@@ -113,7 +113,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(
             ["classify", "no model", "a", "--output", f"{tmp_path}/none/out.csv"],
             "does not exist",
         ),
-        (["classify", "no model", "a", "--output", f"{tmp_path}/out.npy"], ".npy is not written"),
+        (["classify", "no model", "a", "--output", f"{tmp_path}/out.npy"], "out.npy: cannot write"),
         (
             ["answer", "no model", "--question", "a", "--context", "b", "--output", str(tmp_path)],
             "is a folder",

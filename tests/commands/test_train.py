@@ -221,7 +221,7 @@ def test_status_lists_and_compares_runs(capsys: pytest.CaptureFixture[str]) -> N
     ]
     log_of("runs/c", [])
     assert main(["status", "runs/c"]) == 0
-    assert "not started, 8 steps remain" in said(capsys)
+    assert "not started, 8 steps" in said(capsys)
     assert main(["status", "runs/b", "runs/a", "--json"]) == 0
     assert [found["run"] for found in json.loads(capsys.readouterr().out)] == ["runs/b", "runs/a"]
 
@@ -413,8 +413,8 @@ def test_prepare_takes_a_recipe_or_files_and_parts_give_the_same(
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["train", "nowhere.py"], "no recipe"),
-        (["train", "small.py:nothing"], "there is tiny, other"),
+        (["train", "nowhere.py"], "'nowhere.py' does not exist; give a Python file"),
+        (["train", "small.py:nothing"], "available: tiny, other"),
         (["train", "small.py", "--set", "optimizer.rate=1"], "did you mean 'optimiser'"),
         (["train", "small.py", "--set", "steps=many"], "integer"),
         (["train", "small.py", "--set", "steps"], "path=value"),
@@ -427,9 +427,9 @@ def test_prepare_takes_a_recipe_or_files_and_parts_give_the_same(
         (["train", "small.py", "--set", "model.source.vocab_size=7"], "7"),
         (["train", "broken.py"], "broken.py, line 2: ZeroDivisionError"),
         (["train", "other.json"], "other.json is not a recipe"),
-        (["status", "nowhere"], "nowhere does not exist; give the folder of a run"),
+        (["status", "nowhere"], "nowhere does not exist; give a run directory"),
         (["resume", "nowhere"], "nowhere does not exist"),
-        (["resume", "small.py"], "small.py is not a folder; give the folder of a run"),
+        (["resume", "small.py"], "small.py is not a directory; give a run directory"),
         (["resume", "."], ". is not a run directory: it has no recipe.json"),
         (["resume", "nowhere", "--verify"], "nowhere does not exist"),
         (
@@ -446,7 +446,10 @@ def test_prepare_takes_a_recipe_or_files_and_parts_give_the_same(
         ),
         (["prepare", "lost.txt"], "lost.txt"),
         (["prepare", "text.txt", "--shard", "1"], "I/N"),
-        (["prepare", "text.txt", "--shard", "3/2"], "give a number from 0 to 1"),
+        (
+            ["prepare", "text.txt", "--shard", "3/2"],
+            "(3, 2) is out of range; give an index from 0 to 1",
+        ),
         (["prepare", "text.txt", "--rows", "paris"], "pairs"),
         (["prepare", "text.txt", "--tokenizer", "bpee"], "bpe"),
         (["train", "small.py", "--ou", "x"], "--output"),
@@ -473,7 +476,7 @@ def test_a_recipe_whose_data_are_missing_says_what_they_are(
     Path("mine.py").write_text(docstring + RECIPE.replace("text.txt", "missing.txt"))
     assert main([verb, "mine.py:tiny"]) == 2
     error = capsys.readouterr().err
-    assert "no file missing.txt here" in error
+    assert "missing.txt does not exist" in error
     assert ("; the head of mine.py describes its data" in error) == documented
 
 

@@ -363,13 +363,13 @@ def test_a_run_that_is_not_finished_can_be_tuned_too(start: Path, tmp_path: Path
     ("more", "line"),
     [
         (("--task", "tag"), "tagging needs a list of words and a list of tags per row"),
-        (("--metric", "pearson"), "Classification has loss"),
+        (("--metric", "pearson"), "metric = 'pearson': Classification supports loss"),
         (("--freeze-body", "--lora-rank", "2"), "give one of them"),
         (("--epochs", "0"), "--epochs 0: give a number above 0"),
         (("--epochs", "nan"), "--epochs nan: give a number above 0"),
         (("--epochs", "inf"), "--epochs inf: give a number"),
         (("--learning-rates", "-1"), "--learning-rates -1: give a number above 0, such as 5e-5"),
-        (("--valid", "nowhere.tsv"), "no file nowhere.tsv"),
+        (("--valid", "nowhere.tsv"), "--valid nowhere.tsv: nowhere.tsv does not exist"),
         (("--layer-decay", "2"), "AdamW.layer_decay = 2.0"),
         (("--taks", "tag"), "did you mean '--task'"),
     ],
@@ -398,7 +398,7 @@ def test_a_checkpoint_without_a_tokenizer_is_named(
         )
         == 2
     )
-    assert "holds no tokenizer.json" in capsys.readouterr().err
+    assert "bare has no tokenizer.json" in capsys.readouterr().err
 
 
 def test_a_run_of_another_kind_is_not_overwritten_and_a_rate_given_twice_is_tried_once(

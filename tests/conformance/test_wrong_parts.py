@@ -29,7 +29,7 @@ FAULTS = [
     ("formats", "whole file", "wholefile"),
     ("metrics", "order", "order of rows"),
     ("metrics", "raises", "IndexError"),
-    ("metrics", "sorts in place", "changes"),
+    ("metrics", "sorts in place", "inputs"),
     ("model_parts", "global generator", "OwnInit"),
     ("model_parts", "pools padding", "padding"),
     ("norms", "batch", "other tokens"),

@@ -195,7 +195,7 @@ def test_the_verb_prints_one_column_per_number_of_examples_and_keeps_a_receipt(
     )
     page = capsys.readouterr().out
     assert page.splitlines()[0].split() == ["metric", "0-shot", "2-shot"]
-    assert "the most likely of 11 answers" in page
+    assert "most likely of 11 answers" in page
 
 
 def test_arithmetic_asks_ten_tasks(

@@ -145,9 +145,9 @@ def test_files_of_another_checkpoint_or_another_name_are_found(
     assert "model.safetensors is damaged" in older(root, monkeypatch)
     shutil.rmtree(root / "step-000000002")
     shutil.copytree(root / "step-000000001", root / "step-000000002")
-    assert "step-000000002 is damaged: manifest.json says that it is step 1" in older(
-        root, monkeypatch
-    )
+    said = older(root, monkeypatch)
+    assert "step-000000002 is damaged: manifest.json" in said
+    assert said.endswith("step 1")
 
 
 @pytest.mark.parametrize(

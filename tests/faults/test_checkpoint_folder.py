@@ -102,7 +102,7 @@ def test_a_file_where_the_run_folder_should_be_is_named(tmp_path: Path) -> None:
         write(tmp_path / "run" / "checkpoints", 1, groups(1), {})
     with pytest.raises(OSError, match=f"{tmp_path}/run"):
         latest_checkpoint(tmp_path / "run", pytest.fail)
-    with pytest.raises(ValueError, match=f"{tmp_path}/run cannot be written: File exists"):
+    with pytest.raises(ValueError, match=f"{tmp_path}/run is not writable: File exists; give "):
         RunLock(tmp_path / "run")
 
 
@@ -223,10 +223,7 @@ def read_only() -> Iterator[Path]:
 def test_a_read_only_folder_is_named_in_one_line() -> None:
     with read_only() as folder:
         for run in (folder, folder / "inner"):
-            with pytest.raises(
-                ValueError,
-                match=f"{run} cannot be written: Permission denied; give a run folder that can",
-            ):
+            with pytest.raises(ValueError, match=f"{run} .*: Permission denied; give another run"):
                 RunLock(run)
             with pytest.raises(ValueError, match=f"{run} is not writable"):
                 check_free_space(run, 1)

@@ -160,9 +160,9 @@ def test_tensors_of_several_types_become_one_buffer_each_and_come_back() -> None
     ("changes", "message"),
     [
         ({"micro_batch_size": None}, "give a number"),
-        ({"parallel": R.Parallel(shard=2)}, r"use Parallel\(\)"),
+        ({"parallel": R.Parallel(shard=2)}, r"parallel = Parallel\(\)"),
         ({"compile": True}, "compile = False"),
-        ({"average": R.BestCheckpoint(metric="loss")}, "use EMA"),
+        ({"average": R.BestCheckpoint(metric="loss")}, r"average = EMA\(\)"),
     ],
 )
 def test_settings_that_depend_on_ranks_raise_an_error_with_a_fix(

@@ -236,7 +236,7 @@ def test_a_manifest_names_only_files_beside_it(
     (folder / "link").symlink_to("/dev/zero")
     os.mkfifo(folder / "fifo")
     (folder / "manifest.json").write_bytes(seal_json({"files": {name: "0"} if name else [1]}))
-    with pytest.raises(ValueError, match=rf"{folder}/.* is damaged"):
+    with pytest.raises(ValueError, match=rf"{folder}/.* (is damaged|not a regular file)"):
         read_folder(folder)
 
 
@@ -266,7 +266,7 @@ def test_a_damaged_checkpoint_among_those_that_are_averaged_is_named(
     with hurt(path, SIZES["half"]):
         train(recipe, tmp_path, say=said.append)
     assert any(f"{path} is damaged" in line for line in said)
-    assert "averaged over 1 checkpoints, not 2: the others are missing or damaged" in said
+    assert any("averaged 1 checkpoints instead of 2" in line for line in said)
 
 
 def test_a_bit_of_the_recipe_is_found_and_the_checkpoints_recipe_is_taken(

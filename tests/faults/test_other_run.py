@@ -153,7 +153,9 @@ def test_a_checkpoint_without_a_recipe_is_refused(runs: Runs, tmp_path: Path) ->
             found.all_tensors(),
             found.state | {"step": 4, "recipe": wrong},
         )
-        assert "step-000000004/state.json holds " in refused(recipe, tmp_path)
+        said = refused(recipe, tmp_path)
+        assert "step-000000004/state.json has no readable recipe: " in said
+        assert "weft train --output" in said
 
 
 # The recipe file and the log

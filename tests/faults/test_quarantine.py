@@ -43,7 +43,7 @@ CORRUPT: dict[str, tuple[bytes, str]] = {
     "not an object": (b'["text"]', "not an object"),
     "half a character": (rb'{"text": "\ud800"}', "surrogates not allowed"),
     "empty": (b'{"text": "  "}', "empty text"),
-    "no column": (b'{"txt": "a"}', "no column 'text' among 'txt'"),
+    "no column": (b'{"txt": "a"}', "no column 'text'; available: 'txt'"),
     "wrong kind": (b'{"text": 3}', "text is int"),
     "a line of 10 MB": (b'{"text": "' + HUGE + b'"}', f"more than {MAX_LINE_BYTES} bytes"),
 }
@@ -374,7 +374,7 @@ def test_a_bad_side_takes_its_pair_along_and_the_rest_stays_aligned(
         (
             R.ChoiceQuestions(endings=("a", "b")),
             '{"context": "c", "a": "x", "b": "y", "label": 2}',
-            "label 2 of 2 endings",
+            "label is 2; .* one of 2 endings",
         ),
         (
             R.TaggedWords(labels=("O",)),

@@ -112,7 +112,7 @@ def test_samples_follow_the_target_model_for_any_draft(
 
 
 def test_a_draft_of_another_vocabulary_is_refused() -> None:
-    with pytest.raises(ValueError, match="vocabulary of 4, the model of 32"):
+    with pytest.raises(ValueError, match="4 tokens, the model 32; give a draft"):
         speculative_generate(
             model_of("gpt2"), [[2]], draft_model=model_of("gpt2", vocabulary=4), max_new_tokens=3
         )

@@ -111,7 +111,7 @@ def test_a_model_that_rebuilds_nothing_is_refused(
 def test_a_verb_of_another_head_names_the_verb_of_this_one(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for verb, reason in (("tag", "reads images, not text"), ("detect", "this needs DetectionHead")):
+    for verb, reason in (("tag", "reads images, not text"), ("detect", "needs DetectionHead")):
         assert main([verb, str(folder / "model"), str(folder / "image.png")]) == 2
         words = f"{reason}; use weft reconstruct {folder / 'model'} IMAGE"
         assert words in capsys.readouterr().err

@@ -365,8 +365,8 @@ def test_a_wrong_spec_file_is_named_with_what_is_wrong(
 def test_an_empty_folder_and_a_file_are_refused(tmp_path: Path) -> None:
     assert CONFIG in complaint(lambda: weft.load(tmp_path))
     (tmp_path / "x").touch()
-    assert "x is not a folder" in complaint(lambda: weft.load(tmp_path / "x"))
-    assert "not a folder" in complaint(lambda: weft.load(tmp_path / "absent"))
+    assert "x is not a directory" in complaint(lambda: weft.load(tmp_path / "x"))
+    assert "not a directory" in complaint(lambda: weft.load(tmp_path / "absent"))
 
 
 @pytest.mark.parametrize(
@@ -498,7 +498,7 @@ def test_a_hub_name_without_a_network_is_a_clear_error_within_ten_seconds(tmp_pa
     )
     seconds, said = done.stdout.strip().split("\n")
     assert float(seconds) < 10
-    assert all(word in said for word in ("some-one/no-such-model", "folder", "network"))
+    assert all(word in said for word in ("some-one/no-such-model", "directory", "network"))
 
 
 @pytest.mark.parametrize("name", ["../up", "~/model", "/absent", "a/b/c", "./here"])
@@ -510,7 +510,7 @@ def test_a_name_that_can_only_be_a_path_is_never_sent_to_the_hub(
         "huggingface_hub.snapshot_download", lambda *given, **_: asked.append(given)
     )
     monkeypatch.chdir(tmp_path)
-    assert complaint(lambda: weft.load(name)).startswith(f"{name} is not a folder; give")
+    assert complaint(lambda: weft.load(name)).startswith(f"{name} is not a directory; give")
     assert not asked
 
 
@@ -607,6 +607,6 @@ def test_a_mistyped_run_is_answered_with_the_runs_that_are_there(
     (tmp_path / "runs" / "first_run").mkdir(parents=True)
     (tmp_path / "runs" / "first_run" / "recipe.json").touch()
     with pytest.raises(
-        ValueError, match="runs/first_rum is not a folder; did you mean 'runs/first_run'"
+        ValueError, match="runs/first_rum is not a directory; did you mean 'runs/first_run'"
     ):
         local_folder("runs/first_rum")

@@ -180,7 +180,7 @@ def test_a_decoder_shows_the_last_positions_of_a_long_text() -> None:
     assert observation.lens is not None
     assert len(observation.lens.tokens) == min(LENS_POSITIONS, len(observation.panels[0].queries))
     assert all(torch.equal(weight, weight.tril()) for weight in observation.panels[0].maps)
-    with pytest.raises(ValueError, match="give a shorter one"):
+    with pytest.raises(ValueError, match="at most 64; give a shorter text"):
         look(model, TEXT * 20)
 
 
@@ -253,7 +253,7 @@ def test_look_writes_a_page_and_pictures(
         (["--output", "x.png", "--layer", "3"], "encoder has no layer 3; its layers are 1 to 2"),
         (["--output", "x.png", "--head", "9"], "encoder has no head 9; its heads are 1 to 4"),
         (["--output", "x.png", "--attention", "cross"], "unknown attention kind 'cross'"),
-        (["--output", "x.png", "--open"], "--open shows a page"),
+        (["--output", "x.png", "--open"], "give --output NAME.html, not x.png"),
     ],
 )
 def test_errors_are_one_line_with_a_fix(

@@ -387,7 +387,7 @@ def reaches(recipe: R.Recipe, place: str) -> bool:
         ("generate x --max-tokens 3", "--max-new-tokens"),
         ("generate x --out y", "--output"),
         ("classify x --bf16", "--precision"),
-        ("train x.py --xyz", "there is --help, --set"),
+        ("train x.py --xyz", "available: --help, --set"),
         ("train x.py y.py", "train does not take 'y.py'"),
     ],
 )
@@ -414,7 +414,7 @@ def test_an_option_of_another_tool_is_answered_with_ours(
 def test_what_is_not_alike_is_not_proposed(name: str, known: list[str], near: str | None) -> None:
     assert closest_name(name, known) == near
     assert suggest(name, known) == (
-        f"did you mean {near!r}?" if near else f"there is {', '.join(known)}"
+        f"did you mean {near!r}?" if near else f"available: {', '.join(known)}"
     )
 
 

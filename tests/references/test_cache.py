@@ -67,7 +67,7 @@ def test_the_encoders_keys_are_worked_out_once() -> None:
 @torch.no_grad()
 def test_a_full_cache_and_a_model_that_cannot_decode_say_so() -> None:
     model = model_of("gpt2")
-    with pytest.raises(ValueError, match="room for 3 tokens, not 4"):
+    with pytest.raises(ValueError, match="3 tokens, not 4"):
         step(model, torch.zeros(1, 4, dtype=torch.long), None, model.new_cache(1, 3))
     bert = weft.build(weft.bert(depth=1, width=16, heads=2, hidden=16, vocab_size=32, positions=8))
     with pytest.raises(ValueError, match="no decoder and so no cache"):

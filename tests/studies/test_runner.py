@@ -224,7 +224,7 @@ def test_a_signal_stops_all_processes_once_they_are_saved(tmp_path: Path) -> Non
     assert [next(events).run for _ in range(2)] == long[:2]
     wait_for(lambda: all(has_steps(run) for run in long[:2]))
     os.kill(os.getpid(), signal.SIGTERM)
-    with pytest.raises(RunStopped, match="run it again to continue"):
+    with pytest.raises(RunStopped, match=f"{folder}/.*; run it again"):
         next(events)
     states = [(one.name, one.state) for one in study_states(folder)]
     assert states == [(name, "waiting") for name in NAMES]

@@ -197,21 +197,22 @@ IMAGES = weft.vit("base", depth=1, width=8, heads=2, hidden=8, image_size=32)
 @pytest.mark.parametrize(
     ("spec", "inputs", "words"),
     [
-        (TEXT, [ids(1, 3, 50)], "hold 50"),
-        (TEXT, [ids(1, 3, -1)], "hold -1"),
+        (TEXT, [ids(1, 3, 50)], "contain 50; give ids from 0 to 49"),
+        (TEXT, [ids(1, 3, -1)], "inputs contain -1;"),
         (TEXT, [torch.tensor([1, 2])], "(1, tokens)"),
         (TEXT, [torch.rand(1, 3)], "torch.float32"),
         (TEXT, [ids(1, 3).to(torch.uint8)], "torch.uint8"),
         (TEXT, [[[1, 2]]], "list"),
         (TEXT, ["a text"], "str"),
-        (TEXT, [ids(1, 3), {"attention_mask": ids(1, 2)}], "attention_mask is (1, 2)"),
-        (TEXT, [ids(2, 3), {"document_ids": ids(1, 3)}], "document_ids is (1, 3)"),
-        (TEXT, [ids(1, 3), {"token_type_ids": ids(1, 4)}], "token_type_ids is (1, 4)"),
-        (TEXT, [ids(1, 3), {"token_type_ids": ids(1, 3, 7)}], "token_type_ids hold 7"),
+        (TEXT, [ids(1, 3), {"attention_mask": ids(1, 2)}], "attention_mask has the shape (1, 2)"),
+        (TEXT, [ids(1, 3), {"attention_mask": [[1, 1]]}], "attention_mask has the type list"),
+        (TEXT, [ids(2, 3), {"document_ids": ids(1, 3)}], "document_ids has the shape (1, 3)"),
+        (TEXT, [ids(1, 3), {"token_type_ids": ids(1, 4)}], "token_type_ids has the shape (1, 4)"),
+        (TEXT, [ids(1, 3), {"token_type_ids": ids(1, 3, 7)}], "token_type_ids contain 7"),
         (TEXT, [ids(1, 3), ids(1, 3)], "no targets"),
         (PAIRS, [ids(1, 3)], "targets"),
         (PAIRS, [ids(1, 3), ids(2, 3)], "2 targets for 1"),
-        (PAIRS, [ids(1, 3), ids(1, 3, 99)], "targets hold 99"),
+        (PAIRS, [ids(1, 3), ids(1, 3, 99)], "targets contain 99"),
         (PAIRS, [ids(1, 3), ids(1, 3), {"decoder_attention_mask": ids(1, 5)}], "(1, 5)"),
         (IMAGES, [torch.rand(3, 32, 32)], "(3, 32, 32)"),
         (IMAGES, [torch.rand(1, 1, 32, 32)], "3 channels"),
@@ -344,7 +345,9 @@ def test_what_a_run_says_in_python_names_calls_at_each_step_too() -> None:
     running = train()
     assert next(running) == 1
     assert said == ['weft.replace_path(recipe, "threads", 4) keeps their number']
-    with pytest.raises(ValueError, match=r"^start a new run with weft\.train with another"):
+    with pytest.raises(
+        ValueError, match=r"^start a new run with weft\.train with another directory$"
+    ):
         next(running)
 
 

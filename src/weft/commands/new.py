@@ -231,8 +231,10 @@ def write_recipe(path: Path, suggestion: "Suggestion") -> None:
         for name, text in suggestion.facts.items()
         for line in wrap_text(f"{name}: {text}", " " * 4, " " * 8)
     )
+    # the file's first line begins with three quotation marks
+    title = "\n".join(wrap_text(suggestion.title, " " * 3, ""))
     docstring = (
-        f"{suggestion.title}\n\n    weft train {shlex.quote(str(path))}\n    {suggestion.use}\n\n"
+        f"{title}\n\n    weft train {shlex.quote(str(path))}\n    {suggestion.use}\n\n"
         f"Written by `weft new` with these inferred settings:\n\n{inferred}"
     )
     text = recipe_code(

@@ -55,7 +55,7 @@ def filters_from_names(names: Sequence[str]) -> tuple[R.Filter, ...]:
     filters: dict[str, Any] = {value.name: value for value in members(R.Filter)}
     for name in names:
         if name not in filters:
-            raise ValueError(f"unfilters filter {name!r}; {suggest(name, list(filters))}")
+            raise ValueError(f"unknown filter {name!r}; {suggest(name, list(filters))}")
     return tuple(filters[name]() for name in names)
 
 

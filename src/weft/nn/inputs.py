@@ -54,9 +54,11 @@ def check_beside(name: str, tensor: Tensor | None, ids_BL: Tensor) -> None:
     if tensor is None:
         return
     if not isinstance(tensor, Tensor) or tensor.shape != ids_BL.shape:
-        shape = shape_of(tensor) if isinstance(tensor, Tensor) else type(tensor).__name__
+        is_tensor = isinstance(tensor, Tensor)
+        what = f"shape {shape_of(tensor)}" if is_tensor else f"type {type(tensor).__name__}"
         raise ValueError(
-            f"{name} has the shape {shape}, but ids have {shape_of(ids_BL)}; give the same shape"
+            f"{name} has the {what}, but ids have the shape {shape_of(ids_BL)}; give a tensor of "
+            "the same shape"
         )
     if name != "attention_mask" and tensor.dtype not in IDS:
         raise ValueError(f"{name} must be whole numbers, not {tensor.dtype}; give torch.long")

@@ -178,8 +178,11 @@ def open_training_samples(
         try:
             samples = preprocess.open_samples(part, length)
             if len(samples) == 0:
-                raise ValueError(f"too little text for one row of {length} tokens")
+                raise ValueError(
+                    f"too little text for one row of {length} tokens; "
+                    "give more text, or a smaller batch.length"
+                )
         except ValueError as error:
-            raise ValueError(f"source {name}: {error}; give more text, or remove it") from None
+            raise ValueError(f"source {name}: {error}, or remove the source") from None
         parts.append(samples)
     return MixtureSamples(parts, store.mixture.rates)

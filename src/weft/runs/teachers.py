@@ -36,6 +36,6 @@ def check_teacher_pixels(task: R.Task, teacher: Model) -> None:
         raise ValueError(
             f"{folder / IMAGES} {'has' if has_images else 'is missing, which means'} {theirs}, "
             f"and the task has {ours}; "
-            "student and teacher see the same pixels: give the task the teacher's Normalize"
-            + ("" if has_images else ", or the folder the file that it was trained with")
+            "student and teacher read the same pixels; give the task the teacher's Normalize"
+            + ("" if has_images else ", or add the missing file to the teacher's folder")
         )

@@ -1,6 +1,7 @@
-"""The design space: every Transformer of the textbook table is one value of `Spec`.
+"""Model specifications: a `Spec` is one frozen value that describes a Transformer of any family.
 
-A choice is a sum type: the union at a field lists what may stand there. Nothing here imports torch.
+A field with alternatives is a union of dataclasses (a sum type). This package does not import
+torch.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Attention: who attends to whom, and by which heads."""
+"""Attention: heads, projections and the pattern of keys that each query attends to."""
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal, NamedTuple
@@ -16,7 +16,7 @@ from .positions import PositionBias, RoPE
 
 
 class ScoreCount(NamedTuple):
-    """What an attention computes: queries and keys that are projected, and scores between them."""
+    """The numbers of projected queries, projected keys and computed scores."""
 
     queries: int
     keys: int
@@ -24,41 +24,52 @@ class ScoreCount(NamedTuple):
 
 
 class Pattern:
-    """Base of every pattern: which keys a query attends to.
+    """Base of attention patterns: which keys a query attends to.
 
-    Built by a `kernels.masks.PatternMask`, which says so for every pair of positions, or by a layer
-    of its own that subclasses `layers.attention.AttentionLayer`.
+    Its implementation is a `weft.nn.kernels.masks.PatternMask`, which decides for every pair of
+    positions, or a subclass of `weft.nn.layers.attention.AttentionLayer`.
     """
 
-    takes_positions: ClassVar[bool] = True  # RoPE and a position bias make sense with it
-    on_grid: ClassVar[bool] = False  # a Pyramid may use it: no mask, no positions of tokens
+    # supports RoPE and a position bias
+    takes_positions: ClassVar[bool] = True
+    # allowed in a Pyramid: needs no mask and no token positions
+    on_grid: ClassVar[bool] = False
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether a query may see a later key; such a pattern cannot decode token by token."""
+        """Whether a query attends to later keys; such a pattern cannot decode token by token."""
         return True
 
     @property
     def reach(self) -> int | None:
-        """How many keys before itself a query sees; None: all."""
+        """The number of earlier keys that a query attends to; None: all."""
         return None
 
     @property
     def max_length(self) -> int | None:
-        """The longest sequence that it takes; None: any."""
+        """The longest supported sequence; None: unlimited."""
         return None
 
     def shapes(self, heads: int) -> Shapes:
-        """Yield the parameters beside those of the attention."""
+        """Yield the pattern's own parameters."""
         return iter(())
 
     def scores(self, queries: int, keys: int, side: int) -> ScoreCount:
-        """Return what is computed for one sequence; `side`: of the image grid, 0 for text."""
+        """Return the computation for one sequence.
+
+        Args:
+            queries: the number of query tokens.
+            keys: the number of key tokens.
+            side: rows of the image grid; 0 for text.
+        """
         return ScoreCount(queries, keys, queries * keys)
 
     def projection_flops(self, keys: int, kv_width: int) -> int:
-        """Return the FLOPs on keys and values, `kv_width` numbers per token, before they are
-        attended to.
+        """Return the FLOPs of the pattern's own maps of keys and values.
+
+        Args:
+            keys: the number of key tokens.
+            kv_width: the width of keys and values together.
         """
         return 0
 
@@ -67,13 +78,13 @@ class Pattern:
         return format_inline(self)
 
     def check(self, path: str, source: Tokens | Patches | ResNet) -> Iterator[Problem]:
-        """Yield what does not fit together in it or with what the model reads."""
+        """Yield the problems of the pattern itself and with what the model reads."""
         return iter(())
 
 
 @choice
 class FullAttention(Pattern):
-    """Every query sees every key."""
+    """Every query attends to every key."""
 
     on_grid = True
 
@@ -83,7 +94,7 @@ class FullAttention(Pattern):
 
 @choice
 class CausalAttention(Pattern):
-    """A query sees itself and what came before."""
+    """A query attends to itself and to earlier keys."""
 
     @property
     def looks_ahead(self) -> bool:
@@ -95,8 +106,12 @@ class CausalAttention(Pattern):
 
 @choice
 class SlidingWindow(Pattern):
-    """A query at i sees keys from i - before to i + after (Beltagy et al. 2020,
+    """A query at i attends to keys from i - before to i + after (Beltagy et al. 2020,
     arXiv:2004.05150).
+
+    Args:
+        before: the number of earlier keys.
+        after: the number of later keys.
     """
 
     before: NonNegativeInt
@@ -114,7 +129,7 @@ class SlidingWindow(Pattern):
         size = sliding_window_block(self, queries, keys)
         if size is None:
             return ScoreCount(queries, keys, queries * keys)
-        # as computed: every query of a block meets all keys that the block can reach
+        # every query of a block is compared with all keys within the block's reach
         blocks = -(-queries // size)
         return ScoreCount(queries, keys, blocks * size * (size + self.before + self.after))
 
@@ -126,8 +141,12 @@ class SlidingWindow(Pattern):
 
 @choice
 class ShiftedWindows(Pattern):
-    """Square windows on the image grid, shifted by `shift`, with a learned bias per offset (Liu et
-    al. 2021, arXiv:2103.14030).
+    """Square windows on the image grid (Liu et al. 2021, arXiv:2103.14030).
+
+    Args:
+        size: the side of a window in cells (default: 7).
+        shift: the shift of the windows in cells (default: 0).
+        bias: whether the scores have a learned bias per offset (default: True).
     """
 
     size: PositiveInt = 7
@@ -141,7 +160,8 @@ class ShiftedWindows(Pattern):
             yield "offsets.weight", ((2 * self.size - 1) ** 2, heads)
 
     def scores(self, queries: int, keys: int, side: int) -> ScoreCount:
-        window = min(self.size, side)  # it shrinks to a smaller grid
+        # a window is at most as large as the grid
+        window = min(self.size, side)
         padded = -(-side // window) * window
         return ScoreCount(padded**2, padded**2, padded**2 * window**2)
 
@@ -154,17 +174,20 @@ class ShiftedWindows(Pattern):
         if not pure or not path.startswith("encoder"):
             yield (
                 path,
-                "ShiftedWindows need an encoder on a pure image grid; give "
+                "ShiftedWindows needs an encoder on an image grid without extra tokens; give "
                 "source=Patches(extra_tokens=())",
             )
         if self.shift >= self.size:
-            yield f"{path}.shift", f"{self.shift} is not within the window, {self.size}"
+            yield f"{path}.shift", f"{self.shift} must be less than size {self.size}"
 
 
 @choice
 class Linformer(Pattern):
-    """Keys and values projected along the length to `rank` rows (Wang et al. 2020,
-    arXiv:2006.04768).
+    """Keys and values projected along the length (Wang et al. 2020, arXiv:2006.04768).
+
+    Args:
+        length: the longest sequence in tokens.
+        rank: the number of projected keys and values.
     """
 
     length: PositiveInt
@@ -190,8 +213,8 @@ class Linformer(Pattern):
 
 
 def sliding_window_block(w: SlidingWindow, queries: int, keys: int) -> int | None:
-    """Queries per block where attention in a window goes block by block (`kernels.block_local`);
-    None: with a mask it takes as long, or less.
+    """Return the queries per block of block-local attention (`weft.nn.kernels.block_local`); None
+    if masked attention is as fast or faster.
     """
     reach = w.before + w.after
     size = min(max(1 << max((reach + 1).bit_length() - 2, 0), 32), 256)  # about half the window
@@ -201,11 +224,13 @@ def sliding_window_block(w: SlidingWindow, queries: int, keys: int) -> int | Non
 
 @choice
 class QKNorm:
-    """A norm on the queries and one on the keys, before they are rotated (Dehghani et al. 2023,
-    arXiv:2302.05442, section 2).
+    """Norms on the queries and keys before RoPE (Dehghani et al. 2023, arXiv:2302.05442, section
+    2).
 
-    `over` says what is normalised: each head by itself, with one gain for all heads (Qwen3), or the
-    whole projection (OLMo 2).
+    Args:
+        norm: the norm (default: `RMSNorm()`).
+        per: "head" normalises each head with one gain for all heads (Qwen3); "projection"
+            normalises all heads together (OLMo 2). Default: "head".
     """
 
     norm: Norm = RMSNorm()
@@ -217,46 +242,42 @@ class Attention(Inner):
     """softmax(Q Kᵀ · scale + bias + mask) V in `heads` groups (Vaswani et al. 2017, section 3.2).
 
     Args:
-        heads: the number of query heads; it divides the model's width unless `head_dim` is given.
-        kv_heads: the number of key and value heads, 1 for multi-query attention (default: one per
-            query head).
+        heads: the number H of query heads; it divides the model width unless `head_dim` is given.
+        kv_heads: the number of key and value heads; 1 for multi-query attention (default: `heads`).
         head_dim: the width d_k of the queries and keys of a head (default: width / heads).
         value_dim: the width d_v of the values of a head (default: d_k).
-        pattern: which keys a query attends to.
+        pattern: which keys a query attends to (default: `FullAttention()`).
         rope: rotary positions of queries and keys (default: none).
-        position_bias: what is added to the scores of this block alone; `Stack.position_bias` is
-            shared by all blocks.
-        query_key_positions: how positions p that come with vectors x enter queries and keys:
-            "added", W(x + p) (DETR); "projected", Wx + Vp; "concatenated", a head's [Wx; Vp]
-            (Conditional DETR, arXiv:2108.06152, section 3.2; DAB-DETR); "projected-concatenated",
-            both.
+        position_bias: a bias on the scores of this block; `Stack.position_bias` is shared by all
+            blocks (default: none).
+        query_key_positions: how positions p of vectors x enter queries and keys: "added", W(x + p)
+            (DETR; default); "projected", Wx + Vp; "concatenated", a head's [Wx; Vp] (Conditional
+            DETR, arXiv:2108.06152, section 3.2; DAB-DETR); "projected-concatenated", both.
         scale: the factor of the scores (default: 1 / √d_k).
-        softcap: c, with which s = Q Kᵀ · scale becomes c · tanh(s / c) before bias and mask (Gemma
-            2, arXiv:2408.00118, section 2; default: none).
-        qk_norm: a norm on queries and keys (default: none).
-        bias: whether the projections to queries, keys and values have a bias.
-        out_bias: whether the output projection has one.
-        dropout: the probability with which an attention weight is dropped in training.
+        softcap: c in s <- c · tanh(s / c) of the scaled scores s before bias and mask (Gemma 2,
+            arXiv:2408.00118, section 2; default: none).
+        qk_norm: norms on queries and keys (default: none).
+        bias: whether the query, key and value projections have a bias (default: True).
+        out_bias: whether the output projection has a bias (default: True).
+        dropout: the dropout probability of attention weights (default: 0).
     """
 
     heads: PositiveInt
-    kv_heads: PositiveInt | None = None  # key/value heads; None: one a query head; 1: multi-query
-    head_dim: PositiveInt | None = None  # d_k; None: width / heads
-    value_dim: PositiveInt | None = None  # d_v; None: d_k
+    kv_heads: PositiveInt | None = None
+    head_dim: PositiveInt | None = None
+    value_dim: PositiveInt | None = None
     pattern: Pattern = FullAttention()
     rope: RoPE | None = None
-    position_bias: PositionBias | None = (
-        None  # this block's own; `Stack.position_bias` is shared by its blocks
-    )
+    position_bias: PositionBias | None = None
     query_key_positions: Literal["added", "projected", "concatenated", "projected-concatenated"] = (
         "added"
     )
-    scale: FiniteFloat | None = None  # None: d_k ** -0.5
+    scale: FiniteFloat | None = None
     softcap: PositiveFloat | None = None
     qk_norm: QKNorm | None = None
-    bias: bool = True  # on q, k and v
+    bias: bool = True
     out_bias: bool = True
-    dropout: Probability = 0.0  # on the weights
+    dropout: Probability = 0.0
 
     def shapes(self, width: int) -> Shapes:
         k, v, g = head_dims(self, width)
@@ -303,7 +324,7 @@ class Attention(Inner):
         return width + self.heads * (k + v) + g * (k + v)
 
     def describe(self, width: int) -> str:
-        """Heads, groups, pattern and positions in few words."""
+        """Return heads, pattern and positions in a few words."""
         k, v, g = head_dims(self, width)
         parts = [f"{count_of(self.heads, 'head')} of {k}"]
         parts += [f"values of {v}"] if v != k else []
@@ -324,7 +345,7 @@ class Attention(Inner):
 
 
 def head_dims(a: Attention, d: int) -> tuple[int, int, int]:
-    """d_k, d_v and the number of key/value heads."""
+    """Return d_k, d_v and the number of key and value heads."""
     key = a.head_dim or d // a.heads
     return key, a.value_dim or key, a.kv_heads or a.heads
 

@@ -1,4 +1,4 @@
-"""Checks of a model: each problem with its path and the way out."""
+"""Checks of a spec: each problem names a field's path and a fix."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,6 +16,7 @@ from .stems import ResNetStem
 
 
 def find_problems(spec: SpecWithHead) -> Iterator[Problem]:
+    """Yield every problem of a spec as (path, message)."""
     yield from check_not_empty(spec)
     yield from check_parts(spec)
     blocks: dict[tuple[str, int, int], PlacedBlock] = {}
@@ -41,9 +42,12 @@ def check_not_empty(spec: SpecWithHead) -> Iterator[Problem]:
         ("head.stack", getattr(spec.head, "stack", None)),
     ):
         if type(stack) is Stack and not stack.blocks:
-            yield f"{path}.blocks", "a stack needs a block"
+            yield f"{path}.blocks", "is empty; give at least one Block"
         if isinstance(stack, Pyramid) and not all((stack.stages, *stack.stages)):
-            yield f"{path}.stages", "a pyramid needs a stage, and a stage a block"
+            yield (
+                f"{path}.stages",
+                "has an empty stage; give at least one stage with at least one Block each",
+            )
     for path, resnet in (
         ("source", spec.source),
         ("source.stem", getattr(spec.source, "stem", None)),
@@ -54,15 +58,23 @@ def check_not_empty(spec: SpecWithHead) -> Iterator[Problem]:
 
 def check_resnet(path: str, resnet: ResNet | ResNetStem) -> Iterator[Problem]:
     if not resnet.depths:
-        yield f"{path}.depths", "a backbone needs a stage"
+        yield f"{path}.depths", "is empty; give one depth per stage, such as (3, 4, 6, 3)"
     if len(resnet.depths) != len(resnet.widths):
-        yield f"{path}.depths", "one depth and one width per stage; give both the same length"
+        yield (
+            f"{path}.depths",
+            f"has {len(resnet.depths)} stages but widths has {len(resnet.widths)}; give both the "
+            "same length",
+        )
     if isinstance(resnet.norm, GroupNorm):
         groups = resnet.norm.groups
         narrow = 4 if resnet.block == "bottleneck" else 1
         widths = (resnet.stem_width, *(width // narrow for width in resnet.widths))
         if any(width % groups for width in widths):
-            yield f"{path}.norm.groups", f"{groups} does not divide all of {widths} channels"
+            yield (
+                f"{path}.norm.groups",
+                f"{groups} does not divide every channel count in {widths}; choose a common "
+                "divisor",
+            )
 
 
 def check_parts(spec: SpecWithHead) -> Iterator[Problem]:
@@ -71,11 +83,11 @@ def check_parts(spec: SpecWithHead) -> Iterator[Problem]:
     if spec.encoder is not None and spec.decoder is not None and spec.target is None:
         yield (
             "target",
-            "the decoder beside an encoder needs an input; give target=SharedTokens(), Tokens(...) "
+            "a decoder after an encoder needs an input; give target=SharedTokens(), Tokens(...) "
             "or ObjectQueries(...)",
         )
     if (spec.encoder is None or spec.decoder is None) and spec.target is not None:
-        yield "target", "only an encoder with a decoder has a target; leave it None"
+        yield "target", "only encoder-decoder models have a target; set it to None"
     if isinstance(spec.target, SharedTokens) and not isinstance(spec.source, Tokens):
         yield (
             "target",
@@ -83,7 +95,7 @@ def check_parts(spec: SpecWithHead) -> Iterator[Problem]:
             "Tokens(...)",
         )
     if isinstance(spec.encoder, Pyramid) and spec.decoder is not None:
-        yield "decoder", "a Pyramid's output is wider than the decoder; leave it None"
+        yield "decoder", "a Pyramid's output is wider than a decoder's input; set decoder to None"
     if (
         isinstance(spec.target, SharedTokens)
         and isinstance(spec.source, Tokens)
@@ -91,19 +103,23 @@ def check_parts(spec: SpecWithHead) -> Iterator[Problem]:
     ):
         yield "target", "the source's table is narrower than the model; give target=Tokens(...)"
     if isinstance(spec.target, Tokens) and spec.target.token_types:
-        yield "target.token_types", "only the source has segments; leave it None"
+        yield "target.token_types", "only the source has segments; set it to None"
     if isinstance(spec.source, Patches) and len(set(spec.source.extra_tokens)) < len(
         spec.source.extra_tokens
     ):
-        yield "source.extra_tokens", "each extra token once"
+        yield "source.extra_tokens", "has duplicates; give each extra token once"
     if isinstance(spec.encoder, Pyramid) and not (
         isinstance(spec.source, Patches) and not spec.source.extra_tokens
     ):
-        yield "source", "a Pyramid works on a pure image grid; give Patches(extra_tokens=())"
+        yield (
+            "source",
+            "a Pyramid needs an image grid without extra tokens; give Patches(extra_tokens=())",
+        )
     if isinstance(spec.source, Patches) and spec.source.image_size % spec.source.patch_size:
         yield (
             "source.patch_size",
-            f"{spec.source.patch_size} does not divide the image, {spec.source.image_size}",
+            f"{spec.source.patch_size} does not divide image_size {spec.source.image_size}; choose "
+            "a divisor",
         )
     stem = spec.source.stem if isinstance(spec.source, Patches) else None
     if stem is not None and stem.stride != getattr(spec.source, "patch_size", None):
@@ -113,25 +129,31 @@ def check_parts(spec: SpecWithHead) -> Iterator[Problem]:
         )
     scale = getattr(getattr(spec.source, "positions", None), "scale", None)
     if isinstance(spec.source, Patches) and scale == "unit":
-        yield "source.positions.scale", "patches count cells; use 'grid'"
+        yield "source.positions.scale", "'unit' is for ResNet sources; use 'grid' with Patches"
     temperature = getattr(getattr(spec.source, "positions", None), "temperature", 10_000)
     if isinstance(spec.source, Patches) and temperature != 10_000:
-        yield "source.positions.temperature", "patches have MAE's table; use 10000"
+        yield (
+            "source.positions.temperature",
+            "positions of Patches have temperature 10000, as in MAE; use 10000",
+        )
     if isinstance(spec.source, ResNet) and scale == "grid":
-        yield "source.positions.scale", "a backbone's image may be padded; use 'unit'"
+        yield (
+            "source.positions.scale",
+            "'grid' is for Patches; use 'unit' with ResNet, whose images may be padded",
+        )
     if (
         isinstance(spec.source, Patches)
         and isinstance(spec.source.positions, LearnedPositions)
         and spec.source.positions.offset
     ):
-        yield "source.positions.offset", "patches have no rows to leave out; use 0"
+        yield "source.positions.offset", "the position table of Patches has no unused rows; use 0"
     if isinstance(spec.source, Patches) and isinstance(spec.source.positions, LearnedPositions2D):
         side = spec.source.image_size // spec.source.patch_size
         if side > spec.source.positions.count:
             yield (
                 "source.positions.count",
-                f"{spec.source.positions.count} rows and columns for {side} of an image; give "
-                f"{side}",
+                f"{spec.source.positions.count} is less than the {side} rows and columns of "
+                f"patches; give {side}",
             )
     if (
         isinstance(spec.source, Patches)
@@ -140,7 +162,7 @@ def check_parts(spec: SpecWithHead) -> Iterator[Problem]:
     ):
         yield (
             "source.positions.count",
-            f"{spec.source.positions.count} is not one a patch and token; give "
+            f"{spec.source.positions.count} is not the number of patches and extra tokens; give "
             f"{spec.grid_cells + spec.extra_tokens}",
         )
 
@@ -160,16 +182,17 @@ def check_branches(
             if branch.after is not None or branch.residual_scale != 1:
                 yield (
                     f"{path}.{name}",
-                    "parallel branches share one sum: no `after`, alpha 1; use before or out",
+                    "parallel branches share one residual sum; give after=None and "
+                    "residual_scale=1, and place norms with before or out",
                 )
     crosses = isinstance(block, Block) and block.cross_attention is not None
     needs_cross_attention = path.startswith("decoder") and spec.encoder is not None
     if crosses != needs_cross_attention:
         yield (
             f"{path}.cross_attention",
-            "a decoder block beside an encoder needs a cross branch"
+            "is missing: a decoder block after an encoder needs one; give a Branch"
             if needs_cross_attention
-            else "there is no encoder's output to look at; leave it None",
+            else "needs an encoder and a block of the decoder; set it to None",
         )
     if isinstance(block, Block) and block.cross_attention is not None:
         inner = block.cross_attention.inner
@@ -181,7 +204,8 @@ def check_branches(
         ):
             yield (
                 f"{path}.cross_attention.inner",
-                "must be an Attention with pattern FullAttention, without rotary or score",
+                "must be an Attention with pattern=FullAttention(), rope=None and "
+                "position_bias=None",
             )
 
 
@@ -196,7 +220,8 @@ def check_routers(blocks: Iterable[PlacedBlock]) -> Iterator[Problem]:
             if getattr(layer, name) != (first := getattr(layers[0][1], name)):
                 yield (
                     f"{path}.feedforward.inner.{name}",
-                    f"is {first} in {layers[0][0]}; give all experts of a model the same",
+                    f"differs from {first} in {layers[0][0]}; give all mixtures of a model the "
+                    "same value",
                 )
                 return
 
@@ -217,13 +242,14 @@ def check_attention(path: str, a: Attention, width: int, spec: SpecWithHead) -> 
         if turned < 2 or int(turned) % 2:
             yield (
                 f"{path}.rope.fraction",
-                f"turns {turned:g} of a head's numbers; make that even and at least 2",
+                f"rotates {turned:g} dimensions of a head; choose a fraction that gives an even "
+                "number of at least 2",
             )
     yield from a.pattern.check(f"{path}.pattern", spec.source)
     yield from check_query_key_positions(path, a, spec)
     if not a.pattern.takes_positions and (a.rope or a.position_bias):
         name = type(a.pattern).__name__
-        yield f"{path}.pattern", f"{name} does not go with positions; leave rotary and score None"
+        yield f"{path}.pattern", f"{name} takes no positions; set rope and position_bias to None"
     if (
         isinstance(spec.encoder, Pyramid)
         and path.startswith("encoder")
@@ -231,7 +257,8 @@ def check_attention(path: str, a: Attention, width: int, spec: SpecWithHead) -> 
     ):
         yield (
             f"{path}.pattern",
-            "a Pyramid looks through ShiftedWindows or at everything, without rotary or score",
+            "must be ShiftedWindows or FullAttention in a Pyramid, with rope=None and "
+            "position_bias=None",
         )
     reads_tokens = not isinstance(
         spec.target if spec.encoder else spec.source,
@@ -241,7 +268,7 @@ def check_attention(path: str, a: Attention, width: int, spec: SpecWithHead) -> 
     if decodes and a.pattern.looks_ahead:
         yield (
             f"{path}.pattern",
-            "a decoder of tokens must not look ahead; use CausalAttention() or "
+            "a decoder of tokens must not attend to later tokens; use CausalAttention() or "
             "SlidingWindow(before=…, after=0)",
         )
     if a.position_bias is not None:
@@ -249,7 +276,7 @@ def check_attention(path: str, a: Attention, width: int, spec: SpecWithHead) -> 
 
 
 def has_positions_at(spec: SpecWithHead, stack: str) -> bool:
-    """Whether the cells of an image have positions at the attention of a stack."""
+    """Return whether image cells have positions at the attention of a stack."""
     return (
         isinstance(spec.source, ResNet)
         and spec.source.positions is not None
@@ -258,7 +285,7 @@ def has_positions_at(spec: SpecWithHead, stack: str) -> bool:
 
 
 def check_query_key_positions(path: str, a: Attention, spec: SpecWithHead) -> Iterator[Problem]:
-    """Positions have maps of their own only where there are positions at queries and keys."""
+    """Yield a problem if separate maps of positions have no positions to map."""
     name = f"{path}.query_key_positions"
     stack = path.split(".")[0]
     layout = a.query_key_positions
@@ -271,26 +298,27 @@ def check_query_key_positions(path: str, a: Attention, spec: SpecWithHead) -> It
         if layout == "projected" or not isinstance(spec.target, AnchorQueries):
             yield (
                 name,
-                "only anchors are concatenated; give target=AnchorQueries(…), or use 'added'",
+                f"{layout!r} needs anchors in cross-attention; give target=AnchorQueries(…) or use "
+                "'added'",
             )
         elif not has_positions_at(spec, "decoder"):
-            yield name, "the cells have no positions at the decoder's attention; use 'added'"
+            yield name, "image cells have no positions at the decoder's attention; use 'added'"
     elif layout != "projected":
         yield name, f"{layout!r} is for cross-attention; use 'projected' or 'added'"
     elif not (has_positions_at(spec, stack) if stack == "encoder" else queries):
         yield name, f"the {stack} has no positions at its attention; use 'added'"
     if not isinstance(a.pattern, FullAttention):
-        yield name, f"{type(a.pattern).__name__} takes 'added' positions alone"
+        yield name, f"{type(a.pattern).__name__} supports only 'added'"
 
 
 def check_image_positions(spec: SpecWithHead) -> Iterator[Problem]:
     if spec.decoder is None and getattr(spec.source, "positions_at", "") == "decoder-attention":
-        yield "source.positions_at", "there is no decoder; use 'attention' or 'input'"
+        yield "source.positions_at", "the model has no decoder; use 'attention' or 'input'"
     if isinstance(spec.decoder, Stack) and spec.decoder.position_scale != "none":
-        yield "decoder.position_scale", "anchors have their own; use 'none'"
+        yield "decoder.position_scale", "a decoder's positions are not scaled; use 'none'"
     scaled = isinstance(spec.encoder, Stack) and spec.encoder.position_scale != "none"
     if scaled and not has_positions_at(spec, "encoder"):
-        yield "encoder.position_scale", "there are no positions at its attention; use 'none'"
+        yield "encoder.position_scale", "the encoder's attention has no positions; use 'none'"
 
 
 def check_position_bias(spec: SpecWithHead) -> Iterator[Problem]:
@@ -305,12 +333,12 @@ def check_position_bias(spec: SpecWithHead) -> Iterator[Problem]:
         if len({a.heads for a in inners if isinstance(a, Attention)}) > 1:
             yield (
                 f"{name}.position_bias",
-                "is shared by all blocks, so all need the same number of heads",
+                "is shared by all blocks; give all blocks the same number of heads",
             )
         for a in inners:
             if isinstance(a, Attention) and not a.pattern.takes_positions:
                 pattern = type(a.pattern).__name__
-                yield f"{name}.position_bias", f"does not go with {pattern}; leave it None"
+                yield f"{name}.position_bias", f"{pattern} takes no position bias; set it to None"
                 break
         yield from stack.position_bias.check(f"{name}.position_bias")
     for path, part in (("source", spec.source), ("target", spec.target)):
@@ -318,7 +346,7 @@ def check_position_bias(spec: SpecWithHead) -> Iterator[Problem]:
         unit = getattr(positions, "width_unit", 1)
         width = (part.embedding_dim if isinstance(part, Tokens) else None) or spec.width
         if width % unit:
-            yield f"{path}.positions", f"needs a width that {unit} divides, not {width}"
+            yield f"{path}.positions", f"needs a width divisible by {unit}, not {width}"
 
 
 def check_layer_mix(spec: SpecWithHead) -> Iterator[Problem]:
@@ -328,15 +356,15 @@ def check_layer_mix(spec: SpecWithHead) -> Iterator[Problem]:
     if isinstance(stack, Pyramid) or not spec.head.reads_layers:
         *others, last = (kind.__name__ for kind in members(Head) if kind.reads_layers)
         readers = f"{', '.join(others)} or {last}"
-        yield "layer_mix", f"layers are read by {readers} from a Stack; leave it None"
+        yield "layer_mix", f"needs a Stack and a head that reads layers ({readers}); set it to None"
         return
     depth = len(stack.blocks)
     wrong = [i for i in spec.layer_mix.layers if not -depth - 1 <= i <= depth]
     if wrong:
         yield (
             "layer_mix.layers",
-            f"there is no layer {wrong[0]}: 0 are the embeddings, {depth} or -1 is the last "
-            "block's output",
+            f"layer {wrong[0]} does not exist; give 0 (the embeddings) to {depth} or -1 (the last "
+            "block's output)",
         )
     elif len({i % (depth + 1) for i in spec.layer_mix.layers}) < len(spec.layer_mix.layers):
-        yield "layer_mix.layers", f"{spec.layer_mix.layers} name a layer twice; each once"
+        yield "layer_mix.layers", f"{spec.layer_mix.layers} has duplicates; give each once"

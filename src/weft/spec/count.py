@@ -1,6 +1,6 @@
-"""Parameters and forward FLOPs of a spec, by name and shape, without building anything.
+"""Parameter counts of a spec by name and shape, without building the model.
 
-FLOPs are those of matrix products, two a multiply-add: what torch's FlopCounterMode counts.
+FLOPs count matrix products, two per multiply-add, as torch's FlopCounterMode does.
 """
 
 from collections.abc import Iterator
@@ -17,13 +17,14 @@ from .stems import RESNET_STEMS
 
 
 class PlacedBlock(NamedTuple):
-    """A block and where it is."""
+    """A block with its path, width and stack."""
 
     path: str
     width: int
     block: Block | ParallelBlock
     place: Literal["encoder", "decoder", "head"]
-    stage: int | None = None  # of a Pyramid
+    # the index of the stage in a Pyramid
+    stage: int | None = None
 
 
 def iterate_blocks(spec: SpecWithHead) -> Iterator[PlacedBlock]:
@@ -44,7 +45,8 @@ def iterate_blocks(spec: SpecWithHead) -> Iterator[PlacedBlock]:
 
 def parameter_count(spec: SpecWithHead) -> int:
     count = sum(prod(shape) for _, shape in shapes_outside_blocks(spec))
-    of_block: dict[tuple[int, int], int] = {}  # a block that stands at many depths is counted once
+    # a block that repeats is counted once
+    of_block: dict[tuple[int, int], int] = {}
     for _, width, block, *_ in iterate_blocks(spec):
         key = id(block), width
         if key not in of_block:
@@ -54,14 +56,14 @@ def parameter_count(spec: SpecWithHead) -> int:
 
 
 def parameter_shapes(spec: SpecWithHead) -> Shapes:
-    """Every parameter's name and shape."""
+    """Yield name and shape of every parameter."""
     yield from shapes_outside_blocks(spec)
     for path, width, b, *_ in iterate_blocks(spec):
         yield from with_prefix(path, block_shapes(b, width))
 
 
 def shapes_outside_blocks(spec: SpecWithHead) -> Shapes:
-    """What is not in a block."""
+    """Yield the parameters outside the blocks."""
     yield from source_shapes(spec)
     if isinstance(spec.target, Tokens):
         yield from with_prefix("target", token_shapes(spec.target, spec.width))

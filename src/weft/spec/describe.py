@@ -1,4 +1,4 @@
-"""Specs in words, equations, trees and tables: what the command prints about a model."""
+"""Descriptions of specs as text, equations, trees and tables, as `weft show` prints them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from .parts import linear_shapes
 from .spec import Spec
 
 T = TypeVar("T")
-NO_BREAK_SPACE = "\xa0"  # a space at which no line breaks
+NO_BREAK_SPACE = "\xa0"
 
 # Numbers
 
@@ -33,7 +33,7 @@ def short(number: int, units: str = " KMBT", gap: str = "") -> str:
 
 
 def default_length(spec: Spec) -> int:
-    """What FLOPs are stated for: tokens, or the side of an image."""
+    """Return the input that FLOPs are counted for: a number of tokens or an image size."""
     length: int = (
         getattr(spec.source.positions, "count", 512)
         if isinstance(spec.source, Tokens)
@@ -86,7 +86,7 @@ def describe_input(
 
 
 def describe_layer_mix(f: LayerMix) -> str:
-    """Which layers a head reads."""
+    """Return the layers that a head reads."""
     if len(f.layers) == 1:
         return f"layer {f.layers[0]}"
     return f"layers {', '.join(map(str, f.layers))}: {f.combine}"
@@ -120,7 +120,7 @@ def block_equation(block: Block | ParallelBlock) -> tuple[str, ...]:
 
 
 def stack_equations(spec: Spec) -> list[tuple[str, tuple[str, ...]]]:
-    """Each stack's runs of blocks that are written alike."""
+    """Return, per stack, the runs of blocks with equal equations."""
     equations = []
     for name, group in groupby(iterate_blocks(spec), lambda placed: placed.place):
         equations += [
@@ -144,7 +144,7 @@ class TreeLine(NamedTuple):
 
 
 def tensor_lines(rows: Iterable[tuple[str, tuple[int, ...]]]) -> tuple[TreeLine, ...]:
-    """Weight and bias on one line, and so neighbours of one shape."""
+    """Return parameters with weight and bias, or neighbours of one shape, on one line."""
     shapes: dict[str, list[tuple[int, ...]]] = {}
     for name, shape in rows:
         shapes.setdefault(name.removesuffix(".weight").removesuffix(".bias"), []).append(shape)
@@ -216,14 +216,14 @@ def without_drop_path(block: Block | ParallelBlock) -> Block | ParallelBlock:
 
 
 def describe_stack(stack: Stack) -> str:
-    """The scores that all blocks share, or what stands in the place of blocks."""
+    """Return the shared position bias, or the parts of a stack without blocks."""
     if type(stack) is not Stack:
         return format_inline(stack)
     return stack.position_bias.describe() if stack.position_bias else ""
 
 
 def stack_line(name: str, stack: Stack | Pyramid, d: int) -> TreeLine:
-    """A stack's blocks, shared scores, norm; a pyramid's stages and what merges them."""
+    """Return a stack's blocks, shared bias and norm, or a pyramid's stages and merges."""
     if isinstance(stack, Stack):
         return tree_node(
             name,
@@ -256,7 +256,7 @@ def stack_line(name: str, stack: Stack | Pyramid, d: int) -> TreeLine:
 
 
 def model_tree(name: str, spec: Spec) -> TreeLine:
-    """A whole model; its sums are those of `Spec.parameter_count`."""
+    """Return the tree of a model; its sums equal `Spec.parameter_count`."""
     rows: dict[str, list[tuple[str, tuple[int, ...]]]] = {
         "source": [],
         "target": [],

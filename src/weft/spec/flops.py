@@ -1,4 +1,4 @@
-"""Floating-point operations of a forward pass, counted from the spec."""
+"""Forward FLOPs, counted from the spec."""
 
 from typing import NamedTuple
 
@@ -48,12 +48,12 @@ def flops(
 
 
 class InputTokens(NamedTuple):
-    """How many tokens a row has."""
+    """The number of tokens of a row, by stack."""
 
-    side: int  # cells of a side of the image grid
+    side: int  # rows of the image grid
     whole: int
-    visible: int  # those that the encoder reads
-    target: int  # those that a decoder beside an encoder reads
+    visible: int  # tokens that the encoder reads
+    target: int  # tokens that a decoder after an encoder reads
 
     def read_by(self, spec: SpecWithHead, block: PlacedBlock) -> int:
         """Return the tokens that a block reads."""
@@ -64,7 +64,7 @@ class InputTokens(NamedTuple):
         return self.whole if block.place == "head" else self.visible
 
     def side_for(self, block: PlacedBlock) -> int:
-        """Return the side of a block's grid, 0 where it reads a sequence."""
+        """Return the rows of a block's grid; 0 for a sequence."""
         return 0 if block.place == "head" else -(-self.side // 2 ** (block.stage or 0))
 
 
@@ -77,7 +77,7 @@ def input_tokens(
 
 
 def anchor_flops(spec: SpecWithHead) -> int:
-    """What places the queries before each block, and moves their boxes after each but the last."""
+    """Return the FLOPs that place queries before each block and refine boxes after all but one."""
     if not isinstance(spec.target, AnchorQueries) or spec.decoder is None:
         return 0
     depth = len(spec.decoder.blocks)
@@ -87,7 +87,7 @@ def anchor_flops(spec: SpecWithHead) -> int:
 
 
 def input_flops(spec: SpecWithHead, length: int | None) -> tuple[int, int, int]:
-    """The image's side in cells, the number of tokens, and the FLOPs of making them."""
+    """Return the rows of the image grid, the number of tokens and the FLOPs of embedding them."""
     if isinstance(spec.source, Tokens):
         count = length or getattr(spec.source.positions, "count", None) or 512
         return 0, count, 0

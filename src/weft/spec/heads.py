@@ -1,4 +1,4 @@
-"""What a model gives: heads."""
+"""Output heads: language modelling, classification, tagging, spans, detection, pixels."""
 
 from collections.abc import Iterator
 from typing import ClassVar, Literal
@@ -15,7 +15,13 @@ from .parts import Problem, Shapes, linear_flops, linear_shapes, measured_shapes
 
 @choice
 class HeadTransform:
-    """Dense, activation, norm: what stands before some heads."""
+    """A dense layer, activation and norm before a head's output layer.
+
+    Args:
+        activation: the activation function (default: "gelu").
+        norm: the norm after the activation (default: none).
+        bias: whether the dense layer has a bias (default: True).
+    """
 
     activation: Activation = "gelu"
     norm: Norm | None = None
@@ -23,12 +29,12 @@ class HeadTransform:
 
 
 class Head:
-    """Base of what a model gives. Built with (head, spec), called with a
-    `layers.sequence.HiddenStates`.
+    """Base of output heads. Its implementation is built with (head, spec) and called with a
+    `weft.nn.layers.sequence.HiddenStates`.
     """
 
-    reads_table: ClassVar[bool] = False  # the layer is also given the token table
-    reads_layers: ClassVar[bool] = False  # goes with `Spec.layer_mix`
+    reads_table: ClassVar[bool] = False  # the layer also receives the token table
+    reads_layers: ClassVar[bool] = False  # supports `Spec.layer_mix`
 
     def shapes(self, spec: SpecWithoutHead) -> Shapes:
         """Yield name and shape of every parameter."""
@@ -43,7 +49,7 @@ class Head:
         return format_inline(self)
 
     def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
-        """Yield what does not fit together in it or with the model."""
+        """Yield the problems of the head itself and with the model."""
         return iter(())
 
 
@@ -61,13 +67,19 @@ def transform_shapes(transform: "HeadTransform | None", width: int, out: int) ->
 
 def check_labels(labels: tuple[str, ...] | None, outputs: int) -> Iterator[Problem]:
     if labels is not None and len(labels) != outputs:
-        yield "head.labels", f"{len(labels)} names for {outputs} outputs; give one a class"
+        yield "head.labels", f"has {len(labels)} names for {outputs} classes; give one per class"
 
 
 @choice
 class LMHead(Head):
-    """A score per token of the vocabulary; tied: the rows of the input table. With a `softcap` c, c
-    · tanh(score / c).
+    """A score per token of the vocabulary.
+
+    Args:
+        tied: whether the output matrix is the input token table (default: True).
+        bias: "none", "trained", or "buffer": stored but not trained (default: "none").
+        transform: a transform before the output matrix (default: none).
+        logit_scale: the factor of the scores (default: 1).
+        softcap: c in s <- c · tanh(s / c) of the scores s (default: none).
     """
 
     tied: bool = True
@@ -98,23 +110,34 @@ class LMHead(Head):
         if spec.token_table is None:
             yield (
                 "head",
-                "LMHead needs a token table; give ClassifierHead, TokenClassifierHead, "
+                "LMHead needs a token table; use ClassifierHead, TokenClassifierHead, "
                 "DetectionHead or NoHead",
             )
         elif self.tied and spec.embedding_dim != spec.width and self.transform is None:
             yield (
                 "head.transform",
-                "the tied table is narrower than the model; give a HeadTransform to its width",
+                f"the tied table has width {spec.embedding_dim}, the model {spec.width}; give "
+                "HeadTransform() or tied=False",
             )
 
 
 @choice
 class ClassifierHead(Head):
-    """A score per class from one vector a sequence."""
+    """A score per class from one vector per sequence.
+
+    Args:
+        num_labels: the number of classes.
+        pooling: the vector to classify: "cls", the first token; "last", the last token; "mean";
+            "tokens", a classifier per extra token, averaged (DeiT); "sequence", a mean weighted by
+            a softmax of a learned score per token (Compact Transformers, arXiv:2104.05704, section
+            3.2). Default: "cls".
+        transform: a transform before the output layer (default: none).
+        dropout: the dropout probability of the pooled vector (default: 0).
+        bias: whether the output layer has a bias (default: True).
+        labels: the names of the classes in order (default: none).
+    """
 
     num_labels: PositiveInt
-    # tokens: a classifier per extra token, averaged (DeiT); sequence: a mean whose weights are a
-    # softmax of a learned score per token (Compact Transformers, arXiv:2104.05704, section 3.2)
     pooling: Literal["cls", "last", "mean", "tokens", "sequence"] = "cls"
     transform: HeadTransform | None = None
     dropout: Probability = 0.0
@@ -150,19 +173,27 @@ class ClassifierHead(Head):
 
     def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         if self.pooling == "tokens" and not spec.extra_tokens:
-            yield "head.pooling", "there are no extra tokens to read; use 'cls', 'last' or 'mean'"
+            yield "head.pooling", "the model has no extra tokens; use 'cls', 'last' or 'mean'"
         alone = self.pooling in ("cls", "tokens") and spec.decoder is not None
         if alone and not spec.queries:
             yield (
                 "head.pooling",
-                f"{self.pooling!r} of a decoder sees no other token; use 'last' or 'mean'",
+                "the first token of a decoder attends to no other token; use 'last' or 'mean', "
+                f"not {self.pooling!r}",
             )
         yield from check_labels(self.labels, self.num_labels)
 
 
 @choice
 class TokenClassifierHead(Head):
-    """Scores at every position: a tag each, or replaced or not."""
+    """Scores per token, such as tags or replaced-token detection.
+
+    Args:
+        num_labels: the number of classes.
+        transform: a transform before the output layer (default: none).
+        dropout: the dropout probability of the hidden vectors (default: 0).
+        labels: the names of the classes in order (default: none).
+    """
 
     num_labels: PositiveInt
     transform: HeadTransform | None = None
@@ -176,7 +207,7 @@ class TokenClassifierHead(Head):
         yield from linear_shapes("out", width, self.num_labels)
 
     def describe(self) -> str:
-        return f"{count_of(self.num_labels, 'score')} a token"
+        return f"{count_of(self.num_labels, 'score')} per token"
 
     def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         return check_labels(self.labels, self.num_labels)
@@ -184,7 +215,11 @@ class TokenClassifierHead(Head):
 
 @choice
 class SpanHead(Head):
-    """How well an answer starts and ends at each position (BERT, section 4.2)."""
+    """A start and an end score of the answer per token (BERT, section 4.2).
+
+    Args:
+        transform: a transform before the output layer (default: none).
+    """
 
     transform: HeadTransform | None = None
     reads_layers = True
@@ -200,8 +235,14 @@ class SpanHead(Head):
 
 @choice
 class DetectionHead(Head):
-    """A class and a box per query (DETR, section 3.2). `scores`: "softmax", where one class more
-    means no object; or "sigmoid", each class by itself, trained with the focal loss (DAB-DETR).
+    """A class and a box per query (DETR, section 3.2).
+
+    Args:
+        num_labels: the number of classes, without "no object".
+        scores: "softmax" adds a class for no object; "sigmoid" scores each class independently and
+            is trained with the focal loss (DAB-DETR). Default: "softmax".
+        box_layers: the number of layers of the box MLP (default: 3).
+        labels: the names of the classes in order (default: none).
     """
 
     num_labels: PositiveInt
@@ -227,15 +268,19 @@ class DetectionHead(Head):
         if not spec.queries:
             yield (
                 "head",
-                "DetectionHead are read from object queries; give target=ObjectQueries(...)",
+                "DetectionHead needs object queries; give target=ObjectQueries(...)",
             )
         yield from check_labels(self.labels, self.num_labels)
 
 
 @choice
 class PixelDecoder(Head):
-    """Mask tokens join the visible patches, a light decoder of its own width predicts all pixels
-    (MAE, arXiv:2111.06377).
+    """A light decoder that predicts all pixels from the visible patches and mask tokens (MAE,
+    arXiv:2111.06377).
+
+    Args:
+        width: the width of the decoder.
+        stack: the blocks of the decoder.
     """
 
     width: PositiveInt
@@ -262,7 +307,7 @@ class PixelDecoder(Head):
 
     def check(self, spec: SpecWithoutHead) -> Iterator[Problem]:
         if spec.decoder is not None:
-            yield "head", "PixelDecoder read an encoder; leave the decoder None"
+            yield "head", "PixelDecoder needs an encoder only; set decoder to None"
         if not (spec.grid_cells and isinstance(spec.encoder, Stack) and spec.extra_tokens):
             yield (
                 "head",
@@ -275,12 +320,16 @@ class PixelDecoder(Head):
                 "a stem mixes neighbouring patches, so that hidden ones are seen; use stem=None",
             )
         if self.width % 4:
-            yield "head.width", f"the sine positions need a width that 4 divides, not {self.width}"
+            yield "head.width", f"must be divisible by 4 for sinusoidal positions, not {self.width}"
 
 
 @choice
 class NoHead(Head):
-    """The vectors themselves, and one pooled from the first where there is a transform."""
+    """The hidden vectors, and a pooled first vector if there is a transform.
+
+    Args:
+        transform: a transform of the first vector (default: none).
+    """
 
     transform: HeadTransform | None = None
     reads_layers = True

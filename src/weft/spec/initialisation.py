@@ -1,17 +1,22 @@
-"""How weights are initialised."""
+"""Distributions of initial weights."""
 
 from ..support.registry import choice, implements
 from ..support.values import PositiveFloat
 
 
 class Init:
-    """Base of every rule for initial weights. Implemented by the two functions of `InitRule`."""
+    """Base of initialisations. Its implementation subclasses `weft.nn.initialisation.InitRule`."""
 
 
 @choice
 class NormalInit(Init):
-    """Normal weights, truncated at `truncate_at` standard deviations; with `scale_by_depth`, maps
-    that join the residual are scaled by 1/√(2·depth) (GPT-2).
+    """Normal weights.
+
+    Args:
+        std: the standard deviation (default: 0.02).
+        truncate_at: truncation in standard deviations (default: none).
+        scale_by_depth: whether maps into the residual are scaled by 1/√(2·depth), as in GPT-2
+            (default: False).
     """
 
     std: PositiveFloat = 0.02
@@ -22,20 +27,24 @@ class NormalInit(Init):
 @choice
 class XavierInit(Init):
     """Uniform weights by fan-in and fan-out (Glorot and Bengio 2010); embeddings are normal with
-    width ** -0.5.
+    standard deviation width ** -0.5.
     """
 
 
 @choice
 class T5Init(Init):
-    """Each map by its fan-in, with unscaled attention scores (Raffel et al. 2020)."""
+    """Normal weights by fan-in, for unscaled attention scores (Raffel et al. 2020).
+
+    Args:
+        factor: the factor of all standard deviations (default: 1).
+    """
 
     factor: PositiveFloat = 1.0
 
 
 @choice
 class FanInInit(Init):
-    """Each map normal with variance 1 / fan-in, embeddings with variance 1 (Chowdhery et al. 2022,
+    """Normal weights with variance 1 / fan-in, embeddings with variance 1 (Chowdhery et al. 2022,
     arXiv:2204.02311, section 5).
     """
 

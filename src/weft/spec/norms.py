@@ -1,4 +1,4 @@
-"""Normalisations."""
+"""Normalisation layers."""
 
 from ..support.registry import choice, implements
 from ..support.values import PositiveFloat, PositiveInt
@@ -6,7 +6,9 @@ from .parts import Shapes, measured_flops, measured_shapes, with_prefix
 
 
 class Norm:
-    """Base of every normalisation of a vector per token. Built with (norm, width)."""
+    """Base of normalisations of one vector per token. Its implementation is built with (norm,
+    width).
+    """
 
     def shapes(self, width: int) -> Shapes:
         """Yield name and shape of every parameter."""
@@ -19,7 +21,12 @@ class Norm:
 
 @choice
 class LayerNorm(Norm):
-    """(x - mean) / standard deviation (Ba et al. 2016, arXiv:1607.06450)."""
+    """(x - mean) / standard deviation (Ba et al. 2016, arXiv:1607.06450).
+
+    Args:
+        eps: added to the variance (default: 1e-5).
+        bias: whether there is a trained bias (default: True).
+    """
 
     eps: PositiveFloat = 1e-5
     bias: bool = True
@@ -35,7 +42,11 @@ class LayerNorm(Norm):
 
 @choice
 class RMSNorm(Norm):
-    """x / root mean square (Zhang and Sennrich 2019, arXiv:1910.07467)."""
+    """x / root mean square (Zhang and Sennrich 2019, arXiv:1910.07467).
+
+    Args:
+        eps: added to the mean square (default: 1e-6).
+    """
 
     eps: PositiveFloat = 1e-6
 
@@ -46,20 +57,23 @@ class RMSNorm(Norm):
         return 0
 
 
-# Of the feature maps of a convolutional network
+# Norms of convolutional feature maps
 
 
 @choice
 class FrozenBatchNorm:
-    """Batch norm with the statistics and the affine map of a pre-trained network, all fixed (DETR,
-    section 4).
+    """Batch norm with fixed statistics, weight and bias from a pre-trained network (DETR, section
+    4).
     """
 
 
 @choice
 class GroupNorm:
-    """Norm over groups of channels of one image, trained (Wu and He 2018, arXiv:1803.08494): unlike
-    batch norm it is the same for any batch, so that micro-batches and ranks do not matter.
+    """Norm over groups of channels of one image, trained (Wu and He 2018, arXiv:1803.08494). It
+    does not depend on the batch, so micro-batches and ranks do not change it.
+
+    Args:
+        groups: the number of groups; it divides every channel count (default: 8).
     """
 
     groups: PositiveInt = 8

@@ -1,6 +1,7 @@
-"""What a part of a block declares: shapes of parameters, FLOPs, a description.
+"""The interface of a block's parts: parameter shapes, FLOPs and a description.
 
-A user-defined part need not: its numbers are then measured by building it on the meta device.
+User-defined parts need not implement it: Weft then builds the part on the meta device and measures
+it.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from ..support.registry import resolve
 from ..support.value_tree import format_inline
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
-Problem = tuple[str, str]  # a path in the spec, and what is wrong there
+Problem = tuple[str, str]  # the path of a field in the spec, and a message
 
 
 def with_prefix(path: str, rows: Shapes) -> Shapes:
@@ -25,7 +26,9 @@ def linear_shapes(name: str, inputs: int, outputs: int, bias: bool = True) -> Sh
 
 
 def linear_flops(rows: Shapes, count: int, *names: str) -> int:
-    """Linear maps of `count` tokens: every matrix among the rows (with these names)."""
+    """Return the FLOPs of every matrix among the rows (or of those with these names) for `count`
+    tokens.
+    """
     return sum(
         2 * count * prod(shape)
         for name, shape in rows
@@ -34,22 +37,22 @@ def linear_flops(rows: Shapes, count: int, *names: str) -> int:
 
 
 def measured_shapes(part: Any, *arguments: Any) -> Shapes:
-    """Names and shapes of the parameters of what builds `part` with `arguments`; torch is imported
-    here.
+    """Yield the parameter names and shapes of the layer built from `part` and `arguments`; imports
+    torch.
     """
     yield from resolve("weft.nn.layers.measure:parameter_shapes")(part, *arguments)
 
 
 def measured_flops(part: Any, width: int, tokens: int) -> int:
-    """FLOPs of the layer that `part` builds for a width, on `tokens` vectors; torch is imported
-    here.
+    """Return the FLOPs of the layer built from `part` for `tokens` vectors of a width; imports
+    torch.
     """
     counted: int = resolve("weft.nn.layers.measure:forward_flops")(part, width, tokens)
     return counted
 
 
 class Inner:
-    """Base of what a residual branch computes: `Attention` or a `FeedForwardSpec`."""
+    """Base of the function of a residual branch: `Attention` or a `FeedForwardSpec`."""
 
     def shapes(self, width: int) -> Shapes:
         """Yield name and shape of every parameter, as the layer registers them."""
@@ -59,15 +62,15 @@ class Inner:
         """Return the FLOPs of one sequence.
 
         Args:
-            width: of the model.
-            queries: number of tokens.
-            keys: number of tokens that are attended to.
-            side: side of the image grid, 0 for text.
+            width: the model width D.
+            queries: the number of query tokens.
+            keys: the number of key tokens.
+            side: rows of the image grid; 0 for text.
         """
         return measured_flops(self, width, queries)
 
     def activations(self, width: int) -> float:
-        """Return the numbers per token that the backward pass needs."""
+        """Return the number of values per token that the backward pass needs."""
         rows = (shape for _, shape in self.shapes(width) if len(shape) > 1)
         return float(sum(shape[-1] + shape[-2] for shape in rows))
 
@@ -76,5 +79,5 @@ class Inner:
         return format_inline(self)
 
     def check(self, path: str) -> Iterator[Problem]:
-        """Yield what does not fit together in it."""
+        """Yield the problems of this part."""
         return iter(())

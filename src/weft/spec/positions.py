@@ -1,5 +1,5 @@
-"""Positions, which enter in four ways: at the input, at query and key, by rotation, on the
-score.
+"""Positions: added to the input, added at queries and keys, as rotations, or as a bias on the
+scores.
 """
 
 from collections.abc import Iterator
@@ -12,17 +12,17 @@ from .parts import Problem, Shapes, measured_shapes
 
 
 class InputPositions:
-    """Base of positions that are added to the tokens' vectors at the input.
+    """Base of positions that are added to token embeddings.
 
-    Built with (positions, width) into a layer that is called with positions (B, L), or None for 0,
-    1, 2, …, and the tokens' vectors (B, L, D), and returns what is added to these.
+    Its implementation is a layer built with (positions, width). It is called with positions (B, L),
+    or None for 0, 1, 2, …, and the token embeddings (B, L, D), and returns the vectors to add.
     """
 
-    width_unit: ClassVar[int] = 1  # divides the width
+    width_unit: ClassVar[int] = 1  # the width must be a multiple of it
 
     @property
     def max_length(self) -> int | None:
-        """How many tokens there are positions for; None: any number."""
+        """The number of positions; None: unlimited."""
         return None
 
     def shapes(self, width: int) -> Shapes:
@@ -36,8 +36,11 @@ class InputPositions:
 
 @choice
 class SinusoidalPositions(InputPositions):
-    """Sines and cosines of the position (Vaswani et al. 2017, section 3.5); Marian writes all sines
-    first.
+    """Sines and cosines of the position (Vaswani et al. 2017, section 3.5).
+
+    Args:
+        layout: "interleaved" alternates sines and cosines; "halves" puts all sines first, as in
+            Marian (default: "interleaved").
     """
 
     layout: Literal["interleaved", "halves"] = "interleaved"
@@ -52,8 +55,11 @@ class SinusoidalPositions(InputPositions):
 
 @choice
 class LearnedPositions(InputPositions):
-    """One vector per position; the first `offset` rows of the table belong to no position (RoBERTa,
-    BART: 2).
+    """A learned vector per position.
+
+    Args:
+        count: the number of positions.
+        offset: unused rows at the start of the table (2 in RoBERTa and BART; default: 0).
     """
 
     count: PositiveInt
@@ -72,7 +78,11 @@ class LearnedPositions(InputPositions):
 
 @choice
 class LearnedPositions2D:
-    """One half-width vector per row and one per column, concatenated."""
+    """A learned half-width vector per row and per column, concatenated.
+
+    Args:
+        count: the number of rows and of columns (default: 50).
+    """
 
     count: PositiveInt = 50
     width_unit = 2
@@ -86,12 +96,15 @@ class SinusoidalPositions2D:
     """Fixed sinusoids of row and column, concatenated (MAE, arXiv:2111.06377; DETR,
     arXiv:2005.12872, appendix A.4).
 
-    `grid` counts cells from 0 and is stored as a table in the file; `unit` scales the visible image
-    to 2π.
+    Args:
+        scale: "grid" counts cells from 0 and stores the table in the checkpoint; "unit" scales the
+            visible image to 2π (default: "grid").
+        temperature: the base of the wavelengths (default: 10000; DAB-DETR: 20, as positions are at
+            most 2π).
     """
 
     scale: Literal["grid", "unit"] = "grid"
-    temperature: PositiveFloat = 10_000.0  # DAB-DETR: 20, as positions are at most 2π
+    temperature: PositiveFloat = 10_000.0
     width_unit = 4
 
     def describe(self) -> str:
@@ -100,7 +113,16 @@ class SinusoidalPositions2D:
 
 @choice
 class RoPEScaling:
-    """Llama 3.1's slowing of low rotary frequencies for longer contexts (arXiv:2407.21783)."""
+    """Llama 3.1's scaling of low rotary frequencies for longer contexts (arXiv:2407.21783).
+
+    Args:
+        factor: the divisor of low frequencies.
+        low_freq_factor: wavelengths longer than original_context_length / low_freq_factor are fully
+            scaled (default: 1).
+        high_freq_factor: wavelengths shorter than original_context_length / high_freq_factor are
+            unchanged (default: 4).
+        original_context_length: the context length in tokens before scaling (default: 8192).
+    """
 
     factor: PositiveFloat
     low_freq_factor: PositiveFloat = 1.0
@@ -110,12 +132,17 @@ class RoPEScaling:
 
 @choice
 class RoPE:
-    """Rotate pairs of q and k by angles that grow with the position (Su et al. 2021,
-    arXiv:2104.09864).
+    """Rotary positions: pairs of q and k dimensions rotate by angles proportional to the position
+    (Su et al. 2021, arXiv:2104.09864).
+
+    Args:
+        theta: the base of the frequencies (default: 10000).
+        fraction: the fraction of the head width that rotates (default: 1).
+        scaling: scaling of low frequencies for longer contexts (default: none).
     """
 
     theta: PositiveFloat = 10_000.0
-    fraction: PositiveFraction = 1.0  # the share of the head width that turns
+    fraction: PositiveFraction = 1.0
     scaling: RoPEScaling | None = None
 
     def describe(self) -> str:
@@ -126,10 +153,10 @@ class RoPE:
 
 
 class PositionBias:
-    """Base of every bias on the attention scores by position.
+    """Base of biases on the attention scores by position.
 
-    Built with (bias, heads) into a layer that is called with a `kernels.masks.Positions` and
-    returns (B or 1, H, L, M).
+    Its implementation is a layer built with (bias, heads). It is called with a
+    `weft.nn.kernels.masks.Positions` and returns (B or 1, H, L, M).
     """
 
     def shapes(self, heads: int) -> Shapes:
@@ -141,7 +168,7 @@ class PositionBias:
         return format_inline(self)
 
     def check(self, path: str) -> Iterator[Problem]:
-        """Yield what does not fit together in it."""
+        """Yield the problems of the bias."""
         return iter(())
 
 
@@ -149,11 +176,16 @@ class PositionBias:
 class RelativeBias(PositionBias):
     """A learned scalar per head and log-spaced distance (Raffel et al. 2020, arXiv:1910.10683,
     section 2.1).
+
+    Args:
+        buckets: the number of distance buckets, even and at least 4 (default: 32).
+        max_distance: the distance from which all keys share the last bucket (default: 128).
+        bidirectional: whether half of the buckets are for later keys (default: True).
     """
 
     buckets: PositiveInt = 32
     max_distance: PositiveInt = 128
-    bidirectional: bool = True  # tell future from past: half of the buckets each
+    bidirectional: bool = True
 
     def shapes(self, heads: int) -> Shapes:
         yield "weight", (self.buckets, heads)

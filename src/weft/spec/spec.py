@@ -1,4 +1,4 @@
-"""A whole model as one value."""
+"""The `Spec` dataclass, which describes a whole model, and functions that change one."""
 
 from dataclasses import replace
 from itertools import accumulate
@@ -19,18 +19,41 @@ from .positions import LearnedPositions
 
 @choice
 class SpecialTokens:
-    """Ids of special tokens."""
+    """Ids of special tokens.
+
+    Args:
+        pad: the padding token (default: none).
+        bos: the token at the start of a sequence (default: none).
+        eos: the token, or tokens, that end generation (default: none).
+        decoder_start: the first input token of a decoder after an encoder (default: none).
+    """
 
     pad: NonNegativeInt | None = None
     bos: NonNegativeInt | None = None
     eos: NonNegativeInt | tuple[NonNegativeInt, ...] | None = None
-    decoder_start: NonNegativeInt | None = None  # what the decoder reads first
+    decoder_start: NonNegativeInt | None = None
 
 
 @choice
 class Spec(SpecWithHead):
-    """source -> encoder and/or decoder -> head; a decoder alone reads the source, else the
-    target.
+    """A model: source -> encoder and/or decoder -> head. A decoder without an encoder reads
+    `source`; with an encoder it reads `target`.
+
+    The parts are checked at construction; invalid combinations raise ValueError with the path of
+    the field and a fix.
+
+    Args:
+        width: the model width D, the size of every hidden vector.
+        source: the model's input: tokens, image patches or the features of a ResNet.
+        head: the output layer.
+        encoder: the stack that encodes the source (default: none).
+        decoder: the stack that decodes tokens or queries (default: none).
+        target: the decoder's input in an encoder-decoder model (default: none).
+        init: the distribution of the initial weights (default: `NormalInit()`).
+        special_tokens: ids of padding, begin and end tokens (default: none).
+        layer_mix: the layers whose outputs the head reads (default: the last stack's output).
+        context_length: the trained length in tokens, for models without a position table (default:
+            unknown).
     """
 
     width: PositiveInt
@@ -41,16 +64,15 @@ class Spec(SpecWithHead):
     target: Tokens | SharedTokens | ObjectQueries | AnchorQueries | None = None
     init: Init = NormalInit()
     special_tokens: SpecialTokens = SpecialTokens()
-    layer_mix: LayerMix | None = None  # what the head reads; None: the last stack's output
-    context_length: PositiveInt | None = (
-        None  # the length it was trained for, where no position table says it
-    )
+    layer_mix: LayerMix | None = None
+    context_length: PositiveInt | None = None
 
     def __post_init__(self) -> None:
         for path, problem in find_problems(self):
             raise ValueError(f"{path}: {problem}")
 
     def parameter_count(self) -> int:
+        """Return the number of parameters, without building the model."""
         return parameter_count(self)
 
     def flops(
@@ -60,14 +82,23 @@ class Spec(SpecWithHead):
         target: int | None = None,
         visible: float = 1.0,
     ) -> int:
+        """Return the FLOPs of matrix products in one forward pass.
+
+        Args:
+            batch: the number of sequences or images.
+            length: tokens per source sequence (default: the spec's own length).
+            target: tokens per target sequence of an encoder-decoder model (default: `length`).
+            visible: the fraction of the patches that the encoder reads (masked autoencoders).
+        """
         return flops(self, batch, length, target, visible)
 
     def to_json(self) -> str:
+        """Return the spec as JSON; `weft.from_json` is the inverse."""
         return to_json(self)
 
 
 def with_dropout(model: Spec, probability: float) -> Spec:
-    """Return the spec with every dropout probability replaced; `drop_path` is not changed.
+    """Return the spec with every dropout probability replaced; `drop_path` is unchanged.
 
     Args:
         model: the spec to change.
@@ -87,8 +118,8 @@ def with_dropout(model: Spec, probability: float) -> Spec:
 
 
 def with_drop_path(model: Spec, rate: float) -> Spec:
-    """Return the spec with stochastic depth on every branch, from 0 in the first block linearly to
-    `rate` in the last.
+    """Return the spec with stochastic depth on every branch; the rate increases linearly from 0 in
+    the first block to `rate` in the last.
 
     Args:
         model: the spec to change.
@@ -110,16 +141,17 @@ def with_drop_path(model: Spec, rate: float) -> Spec:
 
 
 def with_image_size(model: Spec, size: int) -> Spec:
-    """Return the spec for images of another size: more or fewer patches of the same size. Weights
-    are loaded into it with their grid of positions stretched (Dosovitskiy et al. 2020,
-    arXiv:2010.11929, section 3.2).
+    """Return the spec for another image size with the same patch size. Loading weights into it
+    interpolates their position grid (Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.2).
 
     Args:
         model: the spec of an image model.
         size: rows and columns of an image in pixels.
     """
     if not isinstance(model.source, Patches):
-        raise ValueError("with_image_size: the model has no patches; images of any size fit")
+        raise ValueError(
+            "with_image_size: the source has no patches and accepts any image size; keep the spec"
+        )
     source = replace(model.source, image_size=size)
     if isinstance(source.positions, LearnedPositions):
         cells = (size // source.patch_size) ** 2 + len(source.extra_tokens)
@@ -131,7 +163,7 @@ Blocks = tuple[Block | ParallelBlock, ...]
 
 
 def skip_deeper(blocks: Blocks, rate: float) -> Blocks:
-    """The blocks, with the drop path of every branch."""
+    """Return the blocks with a drop-path rate that increases linearly to `rate`."""
 
     def skipped(block: Block | ParallelBlock, rate: float) -> Block | ParallelBlock:
         attention = replace(block.attention, drop_path=rate)
@@ -147,7 +179,9 @@ def skip_deeper(blocks: Blocks, rate: float) -> Blocks:
 
 
 def with_label_names(spec: Spec, labels: tuple[str, ...] | list[str] | None) -> Spec:
-    """Return the spec with these label names, if its head has none yet."""
+    """Return the spec with these label names, unless its head already has names or another number
+    of labels.
+    """
     if (
         labels is None
         or getattr(spec.head, "labels", ()) is not None
@@ -158,8 +192,8 @@ def with_label_names(spec: Spec, labels: tuple[str, ...] | list[str] | None) -> 
 
 
 def max_row_length(spec: Spec) -> int | None:
-    """Return the longest row that learned positions and Linformer's projections allow; None without
-    either.
+    """Return the longest row that the position tables and attention patterns allow; None if
+    unlimited.
     """
     tables = [
         t.positions for t in (spec.source, spec.target) if isinstance(t, Tokens | SharedTokens)

@@ -1,4 +1,4 @@
-"""Convolutions that make the cells of an image, in place of one linear map per patch."""
+"""Convolutional stems, which replace the linear patch embedding of an image."""
 
 from typing import Literal, NamedTuple
 
@@ -13,14 +13,14 @@ ResNetStemType = Literal["7x7", "3x3"]
 
 
 class StemShape(NamedTuple):
-    """The first layers of a ResNet: a convolution, and the pooling after it."""
+    """The first layers of a ResNet: a convolution and pooling."""
 
     kernel_size: int
     stride: int
     pool_stride: int  # 1: no pooling
 
 
-# For photographs, and for images of 32 pixels (He et al. 2015, arXiv:1512.03385, table 1 and
+# 7x7 for photographs, 3x3 for images of 32 pixels (He et al. 2015, arXiv:1512.03385, table 1 and
 # section 4.2)
 RESNET_STEMS: dict[ResNetStemType, StemShape] = {
     "7x7": StemShape(7, 2, 2),
@@ -29,16 +29,16 @@ RESNET_STEMS: dict[ResNetStemType, StemShape] = {
 
 
 def resnet_stride(stem_type: ResNetStemType, stages: int) -> int:
-    """Return the pixels per cell of the last map, along each side."""
+    """Return the pixels per cell of the last feature map, along each side."""
     stem = RESNET_STEMS[stem_type]
     return stem.stride * stem.pool_stride << max(0, stages - 1)
 
 
 class PatchStem:
-    """Base of what turns an image into a grid of vectors, one per `Patches.patch_size` pixels.
+    """Base of maps from an image to a grid of vectors, one per `Patches.patch_size` pixels.
 
-    Built with (stem, channels, width) into a layer that is called with images (B, C, R, S) and
-    returns (B, D, R / stride, S / stride).
+    Its implementation is a layer built with (stem, channels, width). It is called with images (B,
+    C, R, S) and returns (B, D, R / stride, S / stride).
     """
 
     @property
@@ -62,10 +62,13 @@ class PatchStem:
 
 @choice
 class ConvStem(PatchStem):
-    """Convolution, ReLU, max pooling of stride 2, once per layer (Compact Transformers, Hassani et
-    al. 2021, arXiv:2104.05704, section 3.3).
+    """Convolution, ReLU and max pooling of stride 2, repeated (Compact Transformers, Hassani et al.
+    2021, arXiv:2104.05704, section 3.3).
 
-    The last layer is as wide as the model; `widths` are those of the layers before it."""
+    Args:
+        widths: the channels of all layers but the last, which has the model width (default: (64,)).
+        kernel_size: the side of the kernels (default: 3).
+    """
 
     widths: tuple[PositiveInt, ...] = (64,)
     kernel_size: PositiveInt = 3
@@ -77,8 +80,8 @@ class ConvStem(PatchStem):
 
     @property
     def convolution_stride(self) -> int:
-        """1 for kernels of 3 and 5, 2 for 7: half of the kernel less one, as the authors' models
-        are built.
+        """The stride of each convolution: 1 for kernels of 3 and 5, 2 for 7, as in the authors'
+        models.
         """
         return max(1, self.kernel_size // 2 - 1)
 
@@ -102,13 +105,19 @@ class ConvStem(PatchStem):
 
 @choice
 class ResNetStem(PatchStem):
-    """A ResNet whose last map is projected to the model's width: the hybrid of Dosovitskiy et al.
-    2020 (arXiv:2010.11929, section 3.1), whose R50 keeps three stages and moves the blocks of the
-    fourth into the third. Group norm, so that it trains from scratch.
+    """A ResNet whose last feature map is projected to the model width: the hybrid of Dosovitskiy et
+    al. 2020 (arXiv:2010.11929, section 3.1), whose R50 keeps three stages and moves the blocks of
+    the fourth into the third. Group norm allows training from scratch.
 
-    `stem_type`: the first convolution. "7x7" has stride 2 and is followed by pooling, for
-    photographs; "3x3" has stride 1 and no pooling, for images of 32 pixels (He et al. 2015,
-    arXiv:1512.03385, section 4.2).
+    Args:
+        depths: the number of residual blocks per stage (default: (3, 4, 9)).
+        widths: the channels per stage (default: (256, 512, 1024)).
+        stem_width: the channels of the first convolution (default: 64).
+        stem_type: the first convolution: "7x7" has stride 2 and is followed by pooling, for
+            photographs; "3x3" has stride 1 and no pooling, for images of 32 pixels (He et al. 2015,
+            arXiv:1512.03385, section 4.2). Default: "7x7".
+        block: "bottleneck", or "basic" with two 3×3 convolutions (default: "bottleneck").
+        norm: the norm of the feature maps (default: `GroupNorm()`).
     """
 
     depths: tuple[PositiveInt, ...] = (3, 4, 9)

@@ -174,7 +174,7 @@ def wrap_text(text: str, first: str, later: str | None = None) -> list[str]:
     wrapper = TextWrapper(
         WIDTH,
         initial_indent=first,
-        subsequent_indent=later or first,
+        subsequent_indent=first if later is None else later,
         break_long_words=False,
         break_on_hyphens=False,
     )

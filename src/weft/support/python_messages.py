@@ -15,7 +15,7 @@ PLACEHOLDER = r" (?:\[?[A-Z]{2,}\]?|…\]?)(?![\w.])"
 COMMANDS = (
     # In Python, parts of the user's own are imported
     (r" \(at the command line: --code FILE\)", ""),
-    (r"weft train --output", r"weft.train with another directory"),
+    (r"weft train --output(?: [A-Z]+)?", r"weft.train with another directory"),
     (
         r"weft train ([\w./-]+\.py(?::\w+)?|RECIPE)",
         r'weft.train(recipe, weft.prepare(recipe.data)) where recipe = weft.load_recipe("\1")',

@@ -107,7 +107,7 @@ def named_os_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         room = (
-            "; free some space and run it again"
+            "; free some space and run the command again"
             if error.errno in (errno.ENOSPC, errno.EDQUOT)
             else ""
         )

@@ -1,13 +1,12 @@
-"""The closest known name for one that is not known: by spelling,
-or as other libraries call the same thing."""
+"""The closest known name for an unknown one, by spelling or by the terms of other libraries."""
 
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-# letters of a name that may stand for a longer one
+# Minimum letters of an abbreviated name
 MIN_PREFIX = 3
-# difflib's ratio below which two names are not alike
+# Minimum difflib ratio of similar names
 MIN_SIMILARITY = 0.75
 
 
@@ -16,8 +15,8 @@ def block_paths(path: str) -> tuple[str, ...]:
     return tuple(f"model.{stack}.blocks.*.{path}" for stack in ("encoder", "decoder"))
 
 
-# Names elsewhere, and in order what they are here: an option, or a path of a recipe with a value
-# that shows its form.
+# Names in other libraries, and their equivalents here in order: an option, or a recipe path with an
+# example value.
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "lr learning_rate base_lr max_lr peak_lr": ("optimiser.lr=3e-4", "--learning-rates"),
     "weight_decay wd": ("optimiser.weight_decay=0.01", "optimiser.other.weight_decay=0.01"),
@@ -81,8 +80,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 
 
 def normalise_name(name: str) -> str:
-    """Return letters and digits only, so that --batch-size,
-    batch_size and batchSize are one name."""
+    """Return only letters and digits, so that --batch-size, batch_size and batchSize are equal."""
     return re.sub(r"[\W_]+", "", name).lower()
 
 
@@ -90,12 +88,12 @@ PLACES = {normalise_name(name): SYNONYMS[names] for names in SYNONYMS for name i
 
 
 def places_of(name: str) -> tuple[str, ...]:
-    """Return the options and paths for a name of another library; none if it is not known."""
+    """Return the options and paths for a name of another library; none if it is unknown."""
     return PLACES.get(normalise_name(name), ())
 
 
 def closest_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the known name for this one: another spelling, a word of another library, its prefix,
+    """Return the known name for this one: another spelling, a term of another library, its prefix,
     or a similar name; None if there is none."""
     by_normal_name = {normalise_name(name): name for name in reversed(list(names))}
     plain = normalise_name(name)
@@ -113,13 +111,13 @@ def closest_name(name: str, names: Iterable[str]) -> str | None:
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
-    """Return the closest of some names as a question; all of them if none is close."""
+    """Return a question with the closest name, or a list of all names if none is close."""
     names = list(names)
     near = closest_name(name, names)
-    return f"did you mean {near!r}?" if near else f"there is {', '.join(names)}"
+    return f"did you mean {near!r}?" if near else f"available: {', '.join(names)}"
 
 
-# Verbs as other tools call them, where spelling does not tell
+# Commands of other tools with dissimilar spelling
 VERBS = {
     "convert": "export",
     "finetune": "tune",
@@ -139,12 +137,12 @@ VERBS = {
 
 
 def suggest_verb(name: str, verbs: Iterable[str]) -> str:
-    """Return what to use instead of an unknown verb."""
+    """Return a suggestion for an unknown command."""
     return f"did you mean {VERBS[name]!r}?" if name in VERBS else suggest(name, verbs)
 
 
 def suggest_option(name: str, options_of_verb: list[str]) -> str:
-    """Return what to use instead of an unknown option."""
+    """Return a suggestion for an unknown option."""
     name = name.partition("=")[0]
     places = places_of(name)
     options = [place for place in places if place in options_of_verb]

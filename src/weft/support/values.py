@@ -198,8 +198,8 @@ def describe_unknown(thing: Any, path: str) -> str:
         return f"{path}: give a number for *, to get one part"
     if isinstance(part, tuple):
         return (
-            f"{before} has no item {name!r}; it has {len(part)}, numbered from 0, and * is all "
-            "of them"
+            f"{before} has no item {name!r}; it has {len(part)} items, numbered from 0; * "
+            "selects all of them"
         )
     where = f"{before} ({type(part).__name__})" if before else type(part).__name__
     near = nearest_path(thing, path)

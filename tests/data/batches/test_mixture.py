@@ -316,5 +316,5 @@ def test_a_source_too_short_for_a_row_is_named_before_the_first_step(tmp_path: P
         steps=1,
         optimiser=R.AdamW(lr=1e-3),
     )
-    with pytest.raises(ValueError, match=r"source short: .* leave it out"):
+    with pytest.raises(ValueError, match=r"source short: .*3 tokens.*, or remove the source$"):
         next(whole_runs.train(recipe, tmp_path / "run"))

@@ -498,7 +498,7 @@ def test_an_order_that_cannot_be_is_refused_in_one_line() -> None:
         ((erase, normal), "Normalize cannot follow RandomErasing"),
         ((mix, crop), "CenterCrop cannot follow MixUp"),
         ((mix, R.CutMix()), "give one of them or a RandomChoice of both"),
-        ((normal, normal), "Normalize follows Normalize"),
+        ((normal, normal), "Normalize cannot follow Normalize"),
     ):
         with pytest.raises(ValueError, match=words):
             R.Classification(transforms=wrong)

@@ -353,7 +353,7 @@ def test_images_are_equal_by_their_bytes_and_have_no_words(tmp_path: Path) -> No
         data_of(given, R.ExactDeduplication(), **images), tmp_path / "out", workers=1
     ).folder
     assert len(list(read(folder))) == 2
-    with pytest.raises(ValueError, match="LengthFilter reads text, and LabelledImages have none"):
+    with pytest.raises(ValueError, match=r"Source\.filters: LengthFilter .*LabelledImages.*remove"):
         prepare(data_of(given, R.LengthFilter(), **images), tmp_path / "other", workers=1)
 
 

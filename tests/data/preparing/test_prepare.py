@@ -805,7 +805,10 @@ def test_what_the_system_refuses_is_one_line(tmp_path: Path, workers: int) -> No
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"tokenizer": None}, "give Data"), ({"tokenizer": R.ByteBPE(vocab_size=10)}, "give vocab_size=261 or more")],
+    [
+        ({"tokenizer": None}, "give Data"),
+        ({"tokenizer": R.ByteBPE(vocab_size=10)}, "give vocab_size=261 or more"),
+    ],
 )
 def test_what_cannot_be_prepared_is_one_line(
     tmp_path: Path, change: dict[str, Any], words: str

@@ -103,7 +103,7 @@ def test_idx_files_that_do_not_belong_together_or_claim_too_much_are_named(tmp_p
         prepared(tmp_path, tmp_path / "a-images-idx3-ubyte")
     bomb = bytes((0, 0, 8, 3)) + np.array((60_000, 28, 28), ">u4").tobytes() + b"x"
     (tmp_path / "a-images-idx3-ubyte").write_bytes(bomb)
-    with pytest.raises(ValueError, match="claims 47,040,016 bytes"):
+    with pytest.raises(ValueError, match=r"idx3-ubyte .* 47,040,016 bytes.* 17;"):
         prepared(tmp_path, tmp_path / "a-*")
 
 
@@ -121,7 +121,7 @@ def test_an_archive_that_cannot_be_unpacked_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "a-images-idx3-ubyte.gz"
     whole = path.read_bytes()
     path.write_bytes(whole[:10] + b"\xff" + whole[11:])
-    with pytest.raises(ValueError, match=r"ubyte\.gz cannot be unpacked: .*; fetch it again"):
+    with pytest.raises(ValueError, match=r"ubyte\.gz cannot be unpacked: .*; download it again"):
         prepared(tmp_path, path, tmp_path / "a-labels-idx1-ubyte.gz")
 
 
@@ -133,7 +133,7 @@ def test_damage_before_the_rows_that_are_read_is_one_line(tmp_path: Path) -> Non
     start = packer.compress(whole[:400_000]) + packer.flush(zlib.Z_FULL_FLUSH)
     path.write_bytes(start + b"\xff" * 9)  # no kind of block
     assert len(list(idx_module.iterate_rows(str(path), 0, 9))) == 9
-    with pytest.raises(ValueError, match=r"cannot be unpacked: .*; fetch it again"):
+    with pytest.raises(ValueError, match=r"cannot be unpacked: .*; download it again"):
         list(idx_module.iterate_rows(str(path), 900, 1000))
 
 
@@ -273,7 +273,7 @@ def test_a_header_whose_product_overflows_is_refused(tmp_path: Path) -> None:
 def test_names_of_classes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "a.npz", images=PIXELS, labels=LABELS, classes=np.array(["a", "b", "c"]))
     monkeypatch.setattr(npz_module, "MAX_CLASSES", 2)
-    with pytest.raises(ValueError, match="classes has 3 names; 2 are read at most"):
+    with pytest.raises(ValueError, match=r"a\.npz: classes has 3 names.*at most 2"):
         prepared(tmp_path, tmp_path / "a.npz")
 
 

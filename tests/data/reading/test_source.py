@@ -201,8 +201,8 @@ def test_a_relative_path_is_looked_up_here_then_under_weft_data(
     assert texts(Path("a.txt")) == ["here"]
     with pytest.raises(
         ValueError,
-        match=f"no file b.txt here \\({tmp_path}/here\\) or under \\$WEFT_DATA "
-        f"\\({tmp_path}/there\\)",
+        match=rf"b\.txt does not exist in {tmp_path}/here or under \$WEFT_DATA "
+        rf"\({tmp_path}/there\)",
     ):
         texts(Path("b.txt"))
 
@@ -487,7 +487,7 @@ def test_what_is_no_question_of_squad_is_set_aside(tmp_path: Path, data: Any, wo
 )
 def test_what_is_not_squad_at_all_is_one_line(tmp_path: Path, text: str | bytes) -> None:
     (tmp_path / "a.json").write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(ValueError, match=r"a\.json is not (JSON|SQuAD's JSON|UTF-8)") as error:
+    with pytest.raises(ValueError, match=r"a\.json is not (JSON|UTF-8|in SQuAD's)") as error:
         rows(R.Source(paths=(str(tmp_path / "a.json"),)), R.ContextQuestions())
     assert "\n" not in str(error.value)
 
@@ -929,7 +929,7 @@ def test_a_format_that_cannot_be_told_names_both_ways_to_give_it(tmp_path: Path)
     (tmp_path / "a.txt").write_text("Once upon a time.\nThere was a loom.\n")
     with pytest.raises(
         ValueError,
-        match=r"a\.txt: neither a table .* name its format \(weft prepare --format, in a recipe "
+        match=r"a\.txt .*neither a table .* name its format \(weft prepare --format, in a recipe "
         r"Source\.format\)",
     ):
         source.resolve_source(R.Source(paths=(str(tmp_path / "a.txt"),)), R.LabelledTexts())

@@ -87,7 +87,7 @@ def test_the_share_of_time_that_steps_wait_for_data_is_logged_and_shown(
     assert "4.0% waiting for data" in progress_text(progress, event)
     assert [line["data_seconds"] for line in read_log(tmp_path / "log.jsonl")] == [0.02, 0.02]
     Console(width=200).print(status_page(run_status(tmp_path)))
-    assert "4.0% of the time of the last steps waiting" in capsys.readouterr().out
+    assert "4.0% of the time of the last steps was spent waiting" in capsys.readouterr().out
     (tmp_path / "log.jsonl").write_text('{"step": 1, "loss": 1.0, "seconds": 1.0}\n')
     assert run_status(tmp_path)["data_wait"] is None  # an older log does not say
 

@@ -163,7 +163,8 @@ def lay_out_rows(
         for line, group, bound in zip(out, groups, bounds[stream], strict=True):
             for row, start, stop in zip(group, bound, bound[1:], strict=False):
                 assert len(row[name]) == stop - start, (
-                    f"{name} has {len(row[name])} values, its stream {stream} {stop - start}"
+                    f"{name} has {len(row[name])} values, but its stream {stream} has "
+                    f"{stop - start}; make them equal"
                 )
                 line[start:stop] = row[name]
     rows = [row for group in groups for row in group]

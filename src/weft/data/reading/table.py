@@ -124,7 +124,8 @@ class Table:
         """
         check_bad_row_limit(len(self.rows), self.bad, self.max_bad_rows)
         if not self.rows:
-            raise ValueError(f"{', '.join(self.source.paths)}: there is no row")
+            paths = ", ".join(self.source.paths)
+            raise ValueError(f"{paths} has no row; give a file with rows")
         return [item.fields for item in self.rows]
 
     def readable(self) -> UsableRows:
@@ -180,9 +181,12 @@ class Table:
         fields = [item.fields for item in self.first_rows(SAMPLE_IMAGES).rows]
         if not fields:
             return False
-        check_columns_exist(fields[0], self.requested)
-        if len(self.requested) == 2:
-            check_column_order(fields, *self.requested)
+        try:
+            check_columns_exist(fields[0], self.requested)
+            if len(self.requested) == 2:
+                check_column_order(fields, *self.requested)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from None
         return find_image_column(fields, self.requested[:1] or tuple(fields[0])) is not None
 
     @cached_property

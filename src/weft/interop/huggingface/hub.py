@@ -47,7 +47,7 @@ def local_folder(where: str | Path) -> Path:
         return packaged
     if runs := runs_in(folder.parent):  # a mistyped run rather than a hub name
         places = [str(folder.with_name(run)) for run in runs]
-        raise ValueError(f"{name} is not a folder; {suggest(name, places)}")
+        raise ValueError(f"{name} is not a directory; {suggest(name, places)}")
     from huggingface_hub import snapshot_download
 
     try:
@@ -55,6 +55,5 @@ def local_folder(where: str | Path) -> Path:
     except Exception as error:
         raise ValueError(
             f"{name} is not a local directory and could not be downloaded from the hub "
-            f"({type(error).__name__}); "
-            "give a directory, or check the name and the network"
+            f"({type(error).__name__}); give a directory, or check the name and the network"
         ) from None

@@ -1,4 +1,4 @@
-"""Progress and metrics of runs, read from their files: one as a page, several as a table."""
+"""Progress and metrics of runs, from their files: a page for one run, a table for several."""
 
 import json
 import sys
@@ -22,12 +22,11 @@ def complain(line: str) -> None:
 
 def run_status(folder: Path, report: Callable[[str], None] = complain) -> dict[str, Any]:
     """Return the status of a run, without torch. `loss` is the mean over the steps before the last
-    validation, or over the last few without one: a mean over samples, as the validation loss is,
-    not that of one step.
+    validation, or over the last steps without one, so that it compares with the validation loss.
 
     Args:
-        folder: of the run.
-        report: takes a line about each damaged file.
+        folder: the run directory.
+        report: called with a line per damaged file.
     """
     from ...training.checkpoints.compatibility import recipe_of
     from .log import excerpt, is_finished
@@ -48,13 +47,13 @@ def run_status(folder: Path, report: Callable[[str], None] = complain) -> dict[s
     checkpoint_step = int(saved[-1].removeprefix("step-")) if saved else 0
     last = steps[-RECENT:]
     logged = steps[-1]["step"] if steps else 0
-    done = max(logged, checkpoint_step)  # the log may be lost
+    done = max(logged, checkpoint_step)  # the log may be missing
     pace = total(last, "seconds") / max(len(last), 1)
     sampled_steps = [line for line in sample if "loss" in line]
-    # Of a long log, what a sample of its steps comes to
+    # For a long log, extrapolate from a sample of its steps
     share = 1 if whole else logged / max(len(sampled_steps), 1)
     unit = sample_unit(recipe.model)
-    over = is_finished(folder) and done in (0, recipe.steps)  # 0: the model alone is left
+    over = is_finished(folder) and done in (0, recipe.steps)  # 0: only the model remains
     end = valid["step"] or logged
     window = [
         line for line in steps if max(0, end - (recipe.eval_every or RECENT)) < line["step"] <= end
@@ -98,9 +97,7 @@ def unfinished_state(folder: Path, has_begun: bool) -> str:
 
 
 def data_wait(lines: list[dict[str, Any]]) -> float | None:
-    """Return the share of their time that steps waited for data; None where the log does not
-    say.
-    """
+    """Return the fraction of time that steps waited for data; None if the log lacks it."""
     if not any("data_seconds" in line for line in lines) or not total(lines, "seconds"):
         return None
     share: float = total(lines, "data_seconds") / total(lines, "seconds")
@@ -112,7 +109,7 @@ def total(lines: list[dict[str, Any]], name: str) -> Any:
 
 
 def skipped_steps(folder: Path, saved: list[str], lines: list[dict[str, Any]]) -> list[int]:
-    """Return the skipped steps of the log and of the newest checkpoint, which lists all of them."""
+    """Return the skipped steps from the log and the newest checkpoint, which lists all of them."""
     steps = {line["step"] for line in lines if line.get("skipped_reason")}
     for name in saved[-1:]:
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -122,7 +119,7 @@ def skipped_steps(folder: Path, saved: list[str], lines: list[dict[str, Any]]) -
 
 
 def mean_loss(lines: list[dict[str, Any]], unit: str) -> float | None:
-    """Return the mean loss of the steps, weighted by their tokens; skipped steps do not count."""
+    """Return the mean loss over the steps, weighted by tokens, without skipped steps."""
     taken = [
         (line["loss"], line.get(unit) or 0)
         for line in lines
@@ -137,7 +134,7 @@ def mean_loss(lines: list[dict[str, Any]], unit: str) -> float | None:
 
 
 def find_runs(names: list[str]) -> list[Path]:
-    """Return the named runs; for a folder of runs, those in it."""
+    """Return the named runs; for a folder of runs, the runs in it."""
     folders: list[Path] = []
     for path in map(Path, names):
         is_run = (path / "recipe.json").exists()
@@ -160,9 +157,9 @@ def status_page(status: dict[str, Any]) -> Table:
     page.add_row("checkpoints", ", ".join(status["checkpoints"]) or "none yet")
     if status["skipped_steps"]:
         skipped = ", ".join(map(str, status["skipped_steps"][:8]))
-        page.add_row("skipped", f"steps {skipped}: see log.jsonl")
+        page.add_row("skipped", f"steps {skipped}; see log.jsonl")
     if status["finished"]:
-        page.add_row("model", f"{status['run']}/model; the curve: {status['run']}/curve.svg")
+        page.add_row("model", f"{status['run']}/model; curve: {status['run']}/curve.svg")
     return page
 
 
@@ -172,15 +169,15 @@ def what_is_left(status: dict[str, Any]) -> str:
     if status["finished"]:
         return ""
     if step == steps:
-        return f" after step {step:,}; the final validation and export are left"
+        return f" after step {step:,}; the final validation and export remain"
     if not step:
-        return f", {steps:,} steps are left"
+        return f", {steps:,} steps remain"
     duration = format_duration(status["seconds_left"])
     return f", step {step:,} of {steps:,}, about {duration} of training left"
 
 
 def measured_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the rows of what a log holds."""
+    """Yield the rows of logged quantities."""
     yield from loss_rows(status)
     if status["selected"]:
         yield "selected", selected_text(status["selected"])
@@ -216,7 +213,7 @@ def loss_rows(status: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def selected_text(selected: dict[str, float]) -> str:
-    """Describe the final weights: the best ones have a step."""
+    """Describe the final weights; the best ones have a step."""
     scores = [f"{name} {value:.4f}" for name, value in selected.items() if name != "step"]
     measured = f"weights: validation {', '.join(scores)}"
     if "step" in selected:

@@ -56,12 +56,14 @@ def refuse_other(checkpoint: CheckpointFacts, recipe: R.Recipe) -> None:
 def saved_recipe(checkpoint: CheckpointFacts) -> R.Recipe:
     try:
         saved = from_json(checkpoint.state["recipe"])
+        if not isinstance(saved, R.Recipe):
+            raise TypeError(f"it is a {type(saved).__name__}")
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{checkpoint.path}/state.json has no readable recipe: {error}") from None
-    if not isinstance(saved, R.Recipe):
         raise ValueError(
-            f"{checkpoint.path}/state.json holds a {type(saved).__name__}, not a Recipe"
-        )
+            f"{checkpoint.path}/state.json has no readable recipe: {error}; delete "
+            f"{checkpoint.path} to resume from an older checkpoint, or start a new run with "
+            "weft train --output FOLDER"
+        ) from None
     return saved
 
 

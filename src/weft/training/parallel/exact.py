@@ -100,7 +100,8 @@ def subtree_size(leaves: int, ranks: int) -> int:
     a power of two."""
     if ranks & (ranks - 1):
         raise ValueError(
-            f"exact = True needs 1, 2, 4, 8, … ranks, not {ranks}; start another number"
+            f"exact = True needs 1, 2, 4, 8, … ranks, not {ranks}; start torchrun with one of "
+            "these numbers"
         )
     return int(max(1 << max(leaves - 1, 0).bit_length(), ranks) // ranks)
 

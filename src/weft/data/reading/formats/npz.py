@@ -174,7 +174,7 @@ def is_image_shape(array: Array) -> bool:
 def read_class_names(path: str, array: Array) -> np.ndarray:
     count = array.shape[0]
     if count > MAX_CLASSES:
-        raise ValueError(f"{path}: classes has {count:,} names; at most {MAX_CLASSES:,} are read")
+        raise ValueError(f"{path}: classes has {count:,} names; give at most {MAX_CLASSES:,}")
     return array.read(0, count)
 
 
