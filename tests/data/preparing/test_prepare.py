@@ -789,7 +789,7 @@ def test_a_full_disk_is_named_with_what_is_needed(
     monkeypatch.setattr("weft.data.shards.shard.Column.extend", full)
     with pytest.raises(
         ValueError,
-        match=rf"the disk of {tmp_path}/out/train is full: writing 00000\.arrow needs about \d+\.\d MB",
+        match=rf"{tmp_path}/out/train is full: writing 00000\.arrow needs about \d+\.\d MB",
     ) as error:
         prepare(documents(tmp_path), tmp_path / "out", workers=1)
     assert "\n" not in str(error.value)
